@@ -1,0 +1,25 @@
+-- A job's errors with one more failed attempt; the last 20 are kept, messages clipped to 4,000 characters, so that a
+-- row's size stays bounded.
+create or replace function pgwake.append_error(
+  errors jsonb, attempt int, worker text, reason text, message text
+)
+returns jsonb
+language sql stable
+set search_path = ''
+as $$
+  select
+    case
+      when jsonb_array_length(append_error.errors) >= 20 then append_error.errors - 0
+      else coalesce(append_error.errors, '[]')
+    end
+    || jsonb_build_array(jsonb_build_object(
+      'attempt', append_error.attempt,
+      'at', pgwake.now(),
+      'worker', append_error.worker,
+      'reason', append_error.reason,
+      'message', left(append_error.message, 4000)
+    ))
+$$;
+
+comment on function pgwake.append_error is 'A job''s errors with one more failed attempt.';
+revoke all on function pgwake.append_error from public;

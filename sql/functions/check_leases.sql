@@ -1,0 +1,32 @@
+-- Refuses (PW003) what a batch function can't pair up: arrays of different lengths, nulls, a job named twice.
+create or replace function pgwake.check_leases(job_ids bigint[], lease_ids uuid[])
+returns void
+language plpgsql immutable
+set search_path = ''
+as $$
+begin
+  if check_leases.job_ids is null or check_leases.lease_ids is null
+    or array_position(check_leases.job_ids, null) is not null
+    or array_position(check_leases.lease_ids, null) is not null
+  then
+    perform pgwake.raise_invalid(
+      'a job id or lease id is null', 'Pass the id and the lease_id that the claim returned.');
+  end if;
+  if cardinality(check_leases.job_ids) <> cardinality(check_leases.lease_ids) then
+    perform pgwake.raise_invalid(
+      format('%s job ids but %s lease ids', cardinality(check_leases.job_ids),
+             cardinality(check_leases.lease_ids)),
+      'Pass parallel arrays: one lease id for each job id.');
+  end if;
+  if cardinality(check_leases.job_ids) > 1
+    and (select count(distinct u.id) from unnest(check_leases.job_ids) as u(id))
+        <> cardinality(check_leases.job_ids)
+  then
+    perform pgwake.raise_invalid(
+      'a job is named twice', 'Name each job once in a batch; decide on one outcome for it.');
+  end if;
+end
+$$;
+
+comment on function pgwake.check_leases is 'Refuses arrays that a batch function can''t pair up.';
+revoke all on function pgwake.check_leases from public;

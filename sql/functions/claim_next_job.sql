@@ -1,0 +1,26 @@
+-- Claims the next due job of a queue: one row, or none. The simplest consumer's call; see claim_jobs.
+--
+-- Since it takes one at a time it takes suspects too (jobs with two crashes or more), when nothing else is due.
+create or replace function pgwake.claim_next_job(
+  queue text default 'default', worker text default null, lease interval default null
+)
+returns setof pgwake.claimed_job
+language plpgsql volatile
+set search_path = ''
+as $$
+begin
+  return query
+  select c.*
+  from pgwake.claim_jobs(claim_next_job.queue, 1, claim_next_job.worker, claim_next_job.lease) as c;
+  if not found then
+    return query
+    select c.*
+    from pgwake.claim_batch(
+      claim_next_job.queue, 1, claim_next_job.worker, claim_next_job.lease, suspects => true) as b
+    cross join unnest(b.jobs) as c;
+  end if;
+end
+$$;
+
+comment on function pgwake.claim_next_job is 'Claims the next due job of a queue: one row, or none.';
+revoke all on function pgwake.claim_next_job from public;

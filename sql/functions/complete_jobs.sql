@@ -1,0 +1,97 @@
+-- Completes a batch of running jobs: parallel arrays of ids, lease ids and, if wanted, results.
+--
+-- Returns an outcome each, in the order given: completed, lease_lost or no_such_job. The same call repeated after a lost
+-- answer answers the same. Never raises for one job; raises PW003 for arrays that don't pair up, and the check
+-- jobs_result_is_at_most_1_mib (23514) for a result that is too large, with nothing changed.
+--
+-- Rides jobs_live_pkey in id order, so that batches can't deadlock. The fence is read by primary key alone: a predicate
+-- on status would let the planner ride jobs_lease_idx, through all its dead entries.
+create or replace function pgwake.complete_jobs(
+  job_ids bigint[], lease_ids uuid[], results jsonb[] default null
+)
+returns text[]
+language plpgsql volatile
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_nestloop = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := pgwake.now();
+  v_slot smallint := pgwake.finished_slot(v_now);
+  v_watched text[] := pgwake.watched_queues();
+  v_done bigint[];
+  v_events text[];
+begin
+  perform pgwake.check_leases(complete_jobs.job_ids, complete_jobs.lease_ids);
+  if cardinality(complete_jobs.results) <> cardinality(complete_jobs.job_ids) then
+    perform pgwake.raise_invalid(
+      format('%s job ids but %s results', cardinality(complete_jobs.job_ids),
+             cardinality(complete_jobs.results)),
+      'Pass one result for each job id (null for none), or leave results out.');
+  end if;
+
+  with mine as materialized (
+    select u.id, u.result
+    from unnest(complete_jobs.job_ids, complete_jobs.lease_ids, complete_jobs.results)
+      as u(id, lease_id, result)
+    where u.lease_id = (select j.lease_id from pgwake.jobs_live as j where j.id = u.id)
+  ),
+  done as (
+    delete from pgwake.jobs_live as j
+    where j.id = any (array(select mine.id from mine))
+      and j.lease_id = any (complete_jobs.lease_ids)
+    returning j.*
+  ),
+  kept as (
+    insert into pgwake.jobs_finished
+      (id, queue, kind, status, priority, run_at, attempt, max_attempts, payload, metadata, unique_key,
+       lease_id, claimed_by, crash_count, bounce_count, cancel_requested_at, created_at, started_at,
+       finished_at, finished_slot, result, errors)
+    select d.id, d.queue, d.kind, 'completed', d.priority, d.run_at, d.attempt, d.max_attempts, d.payload,
+      d.metadata, d.unique_key, d.lease_id, d.claimed_by, d.crash_count, d.bounce_count,
+      d.cancel_requested_at, d.created_at, d.started_at, v_now, v_slot, m.result, d.errors
+    from done as d
+    join mine as m on m.id = d.id
+    returning id, queue, kind, run_at, started_at
+  ),
+  tallied as (
+    insert into pgwake.tallies (queue, at, completed, queue_ms, execution_ms)
+    select k.queue, v_now, count(*),
+      1000 * sum(greatest(extract(epoch from k.started_at - k.run_at), 0)),
+      1000 * sum(greatest(extract(epoch from v_now - k.started_at), 0))
+    from kept as k
+    group by k.queue
+  )
+  select
+    array_agg(k.id),
+    array_agg(pgwake.status_event(k.id, k.queue, k.kind, 'running', 'completed'))
+      filter (where k.queue = any (v_watched))
+  into v_done, v_events
+  from kept as k;
+  perform pgwake.announce(v_events);
+
+  if cardinality(v_done) = cardinality(complete_jobs.job_ids) then
+    return array_fill('completed'::text, array[cardinality(v_done)]);
+  end if;
+  return array(
+    select
+      case
+        when u.id = any (v_done) then 'completed'
+        when o.outcome in ('completed', 'no_such_job') then o.outcome
+        else 'lease_lost'
+      end
+    from unnest(complete_jobs.job_ids, complete_jobs.lease_ids) with ordinality as u(id, lease_id, place)
+    cross join lateral (
+      select case when u.id = any (v_done) then null else pgwake.lease_outcome(u.id, u.lease_id) end
+    ) as o(outcome)
+    order by u.place
+  );
+end
+$$;
+
+comment on function pgwake.complete_jobs is 'Completes a batch of running jobs; returns completed, lease_lost or no_such_job for each.';
+revoke all on function pgwake.complete_jobs from public;

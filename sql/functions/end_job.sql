@@ -1,0 +1,46 @@
+-- Moves one live job to the leaf of its final status: completed, failed or cancelled. Internal: the caller has decided,
+-- holds the row's lock and has tested the fence.
+--
+-- The error, if any, is kept in the job's errors with the job's attempt and worker. Tallies and announces.
+create or replace function pgwake.end_job(
+  job_id bigint, new_status text, reason text default null, message text default null
+)
+returns void
+language plpgsql volatile
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+  v_job pgwake.jobs_live;
+  v_old_status text;
+begin
+  delete from pgwake.jobs_live as j where j.id = end_job.job_id returning j.* into strict v_job;
+
+  v_old_status := v_job.status;
+  v_job.status := end_job.new_status;
+  v_job.finished_at := pgwake.now();
+  v_job.lease_expires_at := null;
+  if end_job.reason is not null then
+    v_job.errors := pgwake.append_error(
+      v_job.errors, v_job.attempt, v_job.claimed_by, end_job.reason, end_job.message);
+  end if;
+  if end_job.new_status = 'failed' then
+    insert into pgwake.jobs_failed select v_job.*;
+  else
+    v_job.finished_slot := pgwake.finished_slot(v_job.finished_at);
+    insert into pgwake.jobs_finished select v_job.*;
+  end if;
+
+  insert into pgwake.tallies (queue, at, completed, failed, cancelled)
+  values (v_job.queue, v_job.finished_at, (v_job.status = 'completed')::int,
+          (v_job.status = 'failed')::int, (v_job.status = 'cancelled')::int);
+  if v_job.queue = any (pgwake.watched_queues()) then
+    perform pgwake.announce(array[
+      pgwake.status_event(v_job.id, v_job.queue, v_job.kind, v_old_status, v_job.status)]);
+  end if;
+end
+$$;
+
+comment on function pgwake.end_job is 'Internal: moves a live job to the leaf of its final status.';
+revoke all on function pgwake.end_job from public;

@@ -1,0 +1,105 @@
+-- Adds a job, or finds the live one with the same unique key. For whom a plain INSERT is not enough.
+--
+-- run_at and delay say when it becomes due: at an instant, or that long from now; by default at once. unique_key is
+-- unique with the kind among live jobs; if it is taken, on_conflict decides:
+--   return   (default) nothing is added, the live job's id is returned
+--   replace  a waiting or pending job takes over queue, payload, metadata, priority, run_at and max_attempts; a running
+--            one gives up its key and the new job is added beside it
+--   raise    PW005, with the live job's id in the detail
+--
+-- Returns the id. Raises PW003 for arguments that can't be meant, PW005, and the table's named checks (23514).
+-- Waits for another open transaction that adds the same key. Rides jobs_unique_key_idx.
+create or replace function pgwake.enqueue(
+  kind text,
+  payload jsonb default '{}',
+  queue text default 'default',
+  priority int default 0,
+  run_at timestamptz default null,
+  delay interval default null,
+  max_attempts int default null,
+  unique_key text default null,
+  on_conflict text default 'return',
+  metadata jsonb default null
+)
+returns bigint
+language plpgsql volatile
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_run_at timestamptz := coalesce(enqueue.run_at, pgwake.now());
+  v_id bigint;
+  v_status text;
+begin
+  if enqueue.kind is null or enqueue.queue is null or enqueue.payload is null then
+    perform pgwake.raise_invalid(
+      'kind, queue or payload is null', 'Leave an argument out to get its default; kind has none.');
+  end if;
+  if enqueue.priority is null or enqueue.priority not between -100 and 100 then
+    perform pgwake.raise_invalid(
+      format('priority is %s', coalesce(enqueue.priority::text, 'null')),
+      'Use -100 to 100; higher runs first.');
+  end if;
+  if enqueue.run_at is not null and enqueue.delay is not null then
+    perform pgwake.raise_invalid('run_at and delay are both given', 'Give one of them.');
+  end if;
+  if enqueue.delay not between interval '0' and interval '100 years' then
+    perform pgwake.raise_invalid(
+      format('delay is %s', enqueue.delay), 'Use an interval from 0 to 100 years.');
+  end if;
+  if enqueue.on_conflict is null or enqueue.on_conflict not in ('return', 'replace', 'raise') then
+    perform pgwake.raise_invalid(
+      format('on_conflict is %L', enqueue.on_conflict), 'Use return, replace or raise.');
+  end if;
+  v_run_at := v_run_at + coalesce(enqueue.delay, interval '0');
+
+  loop
+    insert into pgwake.jobs
+      (kind, payload, queue, priority, run_at, max_attempts, unique_key, metadata)
+    values
+      (enqueue.kind, enqueue.payload, enqueue.queue, enqueue.priority, v_run_at,
+       enqueue.max_attempts, enqueue.unique_key, enqueue.metadata)
+    on conflict do nothing
+    returning jobs.id into v_id;
+    if found then
+      return v_id;
+    end if;
+
+    if enqueue.on_conflict = 'replace' then
+      select j.id, j.status into v_id, v_status
+      from pgwake.jobs_live as j
+      where j.kind = enqueue.kind and j.unique_key = enqueue.unique_key
+      for update;
+    else
+      select j.id, j.status into v_id, v_status
+      from pgwake.jobs_live as j
+      where j.kind = enqueue.kind and j.unique_key = enqueue.unique_key;
+    end if;
+    continue when not found;  -- it ended in between, so the key is free now
+
+    if enqueue.on_conflict = 'return' then
+      return v_id;
+    elsif enqueue.on_conflict = 'raise' then
+      raise exception using
+        errcode = 'PW005',
+        message = format('a live job of kind %s has the unique key %L', enqueue.kind, enqueue.unique_key),
+        detail = format('job %s', v_id),
+        hint = 'Let it be, wait for its end, or use on_conflict => ''replace''.';
+    elsif v_status = 'running' then
+      update pgwake.jobs_live as j set unique_key = null where j.id = v_id;
+    else
+      update pgwake.jobs_live as j
+      set queue = enqueue.queue, payload = enqueue.payload, metadata = enqueue.metadata,
+        priority = enqueue.priority, run_at = v_run_at, max_attempts = enqueue.max_attempts
+      where j.id = v_id;
+      perform pgwake.ring(enqueue.queue);
+      return v_id;
+    end if;
+  end loop;
+end
+$$;
+
+comment on function pgwake.enqueue is 'Adds a job; returns its id, or the live job''s with the same unique key.';
+revoke all on function pgwake.enqueue from public;

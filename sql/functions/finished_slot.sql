@@ -1,0 +1,17 @@
+-- The leaf of the ring for a job that finishes at this instant: floor(UTC day / width) mod 32.
+-- PL/pgSQL, since an SQL function that can't be put inline is planned at each call before PostgreSQL 18.
+create or replace function pgwake.finished_slot(at timestamptz)
+returns smallint
+language plpgsql stable
+set search_path = ''
+as $$
+begin
+  return (
+    select floor(extract(epoch from finished_slot.at) / 86400 / i.width)::bigint % 32
+    from pgwake.installation as i
+  );
+end
+$$;
+
+comment on function pgwake.finished_slot is 'The leaf of pgwake.jobs_finished for a job that finishes now.';
+revoke all on function pgwake.finished_slot from public;

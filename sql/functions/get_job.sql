@@ -1,0 +1,28 @@
+-- One job as an object, all columns, wherever it lies: looks in live, then failed, then finished.
+-- Raises PW001 no such job. Rides the primary keys of the leaves.
+create or replace function pgwake.get_job(job_id bigint)
+returns jsonb
+language plpgsql stable
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+  v_job jsonb;
+begin
+  select to_jsonb(j) into v_job from pgwake.jobs_live as j where j.id = get_job.job_id;
+  if not found then
+    select to_jsonb(j) into v_job from pgwake.jobs_failed as j where j.id = get_job.job_id;
+  end if;
+  if not found then
+    select to_jsonb(j) into v_job from pgwake.jobs_finished as j where j.id = get_job.job_id;
+  end if;
+  if not found then
+    perform pgwake.raise_outcome(get_job.job_id, 'no_such_job');
+  end if;
+  return v_job;
+end
+$$;
+
+comment on function pgwake.get_job is 'One job as an object, wherever it lies.';
+revoke all on function pgwake.get_job from public;

@@ -1,0 +1,38 @@
+-- One step of the upkeep: sweep, fold, retention or analyze; without a step, sweep and fold.
+--
+-- Workers call sweep each second and the others each minute. Where there is no worker, cron or psql may. Each step has an
+-- advisory lock of its own, for the transaction: whoever comes second skips it. Call each step in its own transaction.
+--
+-- Returns an object: the step's name with how many jobs or rows it handled; a skipped step is not in it.
+-- Raises PW003 for an unknown step.
+create or replace function pgwake.maintain(step text default null)
+returns jsonb
+language plpgsql volatile
+set search_path = ''
+as $$
+declare
+  v_steps constant text[] := array['sweep', 'fold', 'retention', 'analyze'];
+  v_step text;
+  v_done jsonb := '{}';
+begin
+  if maintain.step <> all (v_steps) then
+    perform pgwake.raise_invalid(
+      format('step is %L', maintain.step), 'Use sweep, fold, retention or analyze.');
+  end if;
+  foreach v_step in array
+    case when maintain.step is null then v_steps[1:2] else array[maintain.step] end
+  loop
+    continue when not pg_try_advisory_xact_lock(1885828971, array_position(v_steps, v_step));
+    v_done := v_done || jsonb_build_object(v_step, case v_step
+      when 'sweep' then pgwake.sweep_expired_leases()
+      when 'fold' then pgwake.fold_tallies()
+      when 'retention' then pgwake.apply_retention()
+      when 'analyze' then pgwake.analyze_jobs()
+    end);
+  end loop;
+  return v_done;
+end
+$$;
+
+comment on function pgwake.maintain is 'One step of the upkeep: sweep, fold, retention or analyze; without one, sweep and fold.';
+revoke all on function pgwake.maintain from public;

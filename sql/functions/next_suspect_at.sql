@@ -1,0 +1,21 @@
+-- When the next suspect of these queues (a pending job with two crashes or more) is due, or was; null if there is none.
+-- A supervisor starts a quarantine for them. Rides jobs_crashed_idx.
+create or replace function pgwake.next_suspect_at(queues text[])
+returns timestamptz
+language plpgsql stable
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+begin
+  return (
+    select min(j.run_at)
+    from pgwake.jobs_live as j
+    where j.queue = any (next_suspect_at.queues) and j.status = 'pending' and j.crash_count > 0
+      and j.crash_count >= 2
+  );
+end
+$$;
+
+comment on function pgwake.next_suspect_at is 'When the next job with two crashes or more is due; null if there is none.';
+revoke all on function pgwake.next_suspect_at from public;

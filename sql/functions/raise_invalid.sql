@@ -1,0 +1,13 @@
+-- Raises PW003 with a hint that says what to do.
+create or replace function pgwake.raise_invalid(problem text, advice text)
+returns void
+language plpgsql immutable
+set search_path = ''
+as $$
+begin
+  raise exception using errcode = 'PW003', message = problem, hint = advice;
+end
+$$;
+
+comment on function pgwake.raise_invalid is 'Raises PW003, invalid argument.';
+revoke all on function pgwake.raise_invalid from public;

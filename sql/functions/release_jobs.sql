@@ -1,0 +1,90 @@
+-- Gives running jobs back without a result; the attempt is not counted. One reason for all:
+--   unstarted     (default) never begun; due again as it was
+--   shutdown      begun, and cut short by the end of its worker's grace; due again as it was. Counts a bounce, and from
+--                 the 20th bounce on the attempt is counted after all
+--   unknown_kind  nobody here handles it: counts a bounce and is due later, 1 second doubling up to 5 minutes
+--
+-- Returns an outcome each, in the order given: released, cancel_requested (it had been asked for, so the job is
+-- cancelled instead), lease_lost or no_such_job. Never raises for one job; PW003 for arrays that don't pair up and for an
+-- unknown reason. Locks in id order; rides jobs_live_pkey.
+create or replace function pgwake.release_jobs(
+  job_ids bigint[], lease_ids uuid[], reason text default 'unstarted'
+)
+returns text[]
+language plpgsql volatile
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_released bigint[];
+  v_cancelled bigint[];
+  v_queues text[];
+  v_events text[];
+  v_watched text[] := pgwake.watched_queues();
+begin
+  perform pgwake.check_leases(release_jobs.job_ids, release_jobs.lease_ids);
+  if release_jobs.reason is null or release_jobs.reason not in ('unstarted', 'shutdown', 'unknown_kind') then
+    perform pgwake.raise_invalid(
+      format('reason is %L', release_jobs.reason), 'Use unstarted, shutdown or unknown_kind.');
+  end if;
+
+  with mine as materialized (
+    select u.id
+    from unnest(release_jobs.job_ids, release_jobs.lease_ids) as u(id, lease_id)
+    where u.lease_id = (select j.lease_id from pgwake.jobs_live as j where j.id = u.id)
+  ),
+  released as (
+    update pgwake.jobs_live as j
+    set status = 'pending', lease_id = null, lease_expires_at = null, claimed_by = null, started_at = null,
+      attempt = j.attempt - case
+        when release_jobs.reason = 'shutdown' and j.bounce_count >= 19 then 0
+        else least(j.attempt, 1)
+      end,
+      bounce_count = j.bounce_count + case when release_jobs.reason = 'unstarted' then 0 else 1 end,
+      run_at = case
+        when release_jobs.reason = 'unknown_kind' then
+          pgwake.now() + least(interval '1 second' * 2 ^ least(j.bounce_count, 20), interval '5 minutes')
+        else j.run_at
+      end
+    where j.id = any (array(select mine.id from mine)) and j.lease_id = any (release_jobs.lease_ids)
+      and j.cancel_requested_at is null
+    returning j.id, j.queue, j.kind
+  )
+  select array_agg(r.id), array_agg(distinct r.queue),
+    array_agg(pgwake.status_event(r.id, r.queue, r.kind, 'running', 'pending'))
+      filter (where r.queue = any (v_watched))
+  into v_released, v_queues, v_events
+  from released as r;
+  perform pgwake.ring(q.name) from unnest(v_queues) as q(name);
+  perform pgwake.announce(v_events);
+
+  if cardinality(v_released) = cardinality(release_jobs.job_ids) then
+    return array_fill('released'::text, array[cardinality(v_released)]);
+  end if;
+  v_cancelled := array(
+    select u.id
+    from unnest(release_jobs.job_ids, release_jobs.lease_ids) as u(id, lease_id)
+    where u.id <> all (coalesce(v_released, '{}')) and pgwake.lease_outcome(u.id, u.lease_id) = 'held'
+    order by u.id
+  );
+  perform pgwake.end_job(c.id, 'cancelled') from unnest(v_cancelled) as c(id);
+  return array(
+    select
+      case
+        when u.id = any (v_released) then 'released'
+        when u.id = any (v_cancelled) then 'cancel_requested'
+        when pgwake.lease_outcome(u.id, u.lease_id) = 'no_such_job' then 'no_such_job'
+        else 'lease_lost'
+      end
+    from unnest(release_jobs.job_ids, release_jobs.lease_ids) with ordinality as u(id, lease_id, place)
+    order by u.place
+  );
+end
+$$;
+
+comment on function pgwake.release_jobs is 'Gives running jobs back unburnt; returns released, cancel_requested, lease_lost or no_such_job for each.';
+revoke all on function pgwake.release_jobs from public;

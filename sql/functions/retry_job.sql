@@ -1,0 +1,65 @@
+-- Makes a failed or cancelled job pending again, due now, with all its attempts before it: attempt, crash_count and
+-- bounce_count are 0, its errors are kept.
+--
+-- Raises PW001 no such job; PW003 if it is in another state; PW005 if a live job has its unique key by now, with that
+-- job's id in the detail. Rides the primary keys of the leaves.
+create or replace function pgwake.retry_job(job_id bigint)
+returns void
+language plpgsql volatile
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+  v_job pgwake.jobs_live;
+  v_old_status text;
+begin
+  delete from pgwake.jobs_failed as j where j.id = retry_job.job_id returning j.* into v_job;
+  if not found then
+    delete from pgwake.jobs_finished as j
+    where j.id = retry_job.job_id and j.status = 'cancelled'
+    returning j.* into v_job;
+  end if;
+  if not found then
+    select j.status into v_old_status from pgwake.jobs as j where j.id = retry_job.job_id;
+    if v_old_status is null then
+      perform pgwake.raise_outcome(retry_job.job_id, 'no_such_job');
+    end if;
+    perform pgwake.raise_invalid(
+      format('job %s is %s', retry_job.job_id, v_old_status),
+      'Only failed and cancelled jobs can be retried; enqueue a new one instead.');
+  end if;
+
+  v_old_status := v_job.status;
+  v_job.status := 'pending';
+  v_job.run_at := pgwake.now();
+  v_job.attempt := 0;
+  v_job.crash_count := 0;
+  v_job.bounce_count := 0;
+  v_job.lease_id := null;
+  v_job.claimed_by := null;
+  v_job.cancel_requested_at := null;
+  v_job.started_at := null;
+  v_job.finished_at := null;
+  v_job.finished_slot := null;
+  insert into pgwake.jobs_live select v_job.* on conflict do nothing;
+  if not found then
+    raise exception using
+      errcode = 'PW005',
+      message = format('a live job of kind %s has the unique key %L', v_job.kind, v_job.unique_key),
+      detail = format('job %s', (
+        select j.id from pgwake.jobs_live as j
+        where j.kind = v_job.kind and j.unique_key = v_job.unique_key)),
+      hint = 'That job does the work now; retry this one when it has ended, or leave it.';
+  end if;
+
+  perform pgwake.ring(v_job.queue);
+  if v_job.queue = any (pgwake.watched_queues()) then
+    perform pgwake.announce(array[
+      pgwake.status_event(v_job.id, v_job.queue, v_job.kind, v_old_status, 'pending')]);
+  end if;
+end
+$$;
+
+comment on function pgwake.retry_job is 'Makes a failed or cancelled job pending again, due now.';
+revoke all on function pgwake.retry_job from public;

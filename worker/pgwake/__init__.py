@@ -1,0 +1,19 @@
+"""pgwake: a job queue in PostgreSQL, with an asyncio worker that sleeps until woken."""
+
+from pgwake.errors import ConfigurationError, PgwakeError
+from pgwake.job import Job
+from pgwake.registry import Registry, job
+from pgwake.settings import Settings
+from pgwake.worker import Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConfigurationError",
+    "Job",
+    "PgwakeError",
+    "Registry",
+    "Settings",
+    "Worker",
+    "job",
+]

@@ -1,0 +1,143 @@
+"""Connections that come back: each loop has a session of its own, never from a pool."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TypeAlias, TypeVar
+
+import asyncpg
+import structlog
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+T = TypeVar("T")
+log = structlog.get_logger()
+
+# Set on every session, so that what a role or a database sets for others can't break a
+# statement of ours: a raised isolation level would make contention an error, and a
+# time-out made for web requests would end the upkeep.
+_SESSION = """
+set default_transaction_isolation = 'read committed';
+set default_transaction_deferrable = off;
+set statement_timeout = {statement_ms};
+set lock_timeout = 0;
+set idle_in_transaction_session_timeout = 0;
+set jit = off
+"""
+
+# By class or code of SQLSTATE: connection, resources, operator, system; serialization
+# failure, deadlock, lock not available, read-only (a demoted primary), idle time-out.
+_TRANSIENT = ("08", "53", "57", "58", "40001", "40P01", "55P03", "25006", "25P03")
+_AT_ONCE = ("40001", "40P01")
+
+
+async def connect(dsn: str, name: str, timeout: float) -> Connection:  # noqa: ASYNC109
+    """Open a session with a deadline for all of it.
+
+    Args:
+        dsn: The database's URL.
+        name: The application_name, by which operators and supervisors know it.
+        timeout: Seconds for the connect, and for each statement on the server.
+    """
+    async with asyncio.timeout(timeout):
+        connection = await asyncpg.connect(
+            dsn, timeout=timeout, server_settings={"application_name": name[:63]}
+        )
+        await connection.execute(_SESSION.format(statement_ms=int(timeout * 1000)))
+    return connection
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same statement may succeed later, perhaps on another session."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "").startswith(_TRANSIENT) or isinstance(
+            error, asyncpg.InvalidCachedStatementError
+        )
+    return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError | EOFError)
+
+
+def backoff(attempt: int, cap: float = 2.0) -> float:
+    """Seconds to wait before this attempt to connect (1, 2, ...): full jitter."""
+    return random.uniform(0.02, min(cap, 0.1 * 2 ** min(attempt, 10)))  # noqa: S311
+
+
+class Session:
+    """One connection, opened when needed, replaced when it fails; calls take turns.
+
+    Args:
+        dsn: The database's URL.
+        name: The application_name.
+        role: What it is for, in the log.
+        timeout: Deadline of a connect and of a call, in seconds.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        name: str,
+        role: str,
+        timeout: float,
+    ) -> None:
+        self.role = role
+        self.up_since: float | None = None
+        self._dsn = dsn
+        self._name = name
+        self._timeout = timeout
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+
+    async def call(
+        self, query: Callable[[Connection], Awaitable[T]]
+    ) -> T:
+        """Run a query until it has an answer; repeat what failed for a passing reason.
+
+        Only for statements that may be run twice, as all of pgwake's may: a lost
+        answer is asked for again.
+
+        Raises:
+            asyncpg.PostgresError: The statement was refused, and would be again.
+        """
+        failures = 0
+        async with self._turn:
+            while True:
+                try:
+                    async with asyncio.timeout(self._timeout):
+                        answer = await query(await self._connected())
+                except Exception as error:
+                    if not is_transient(error):
+                        raise
+                    failures += 1
+                    await self._recover(error, failures)
+                except BaseException:
+                    self.close()  # cancelled in the middle of a statement
+                    raise
+                else:
+                    if failures:
+                        log.info("session recovered", role=self.role, failures=failures)
+                    return answer
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connect(self._dsn, self._name, self._timeout)
+            self.up_since = monotonic()
+        return self._connection
+
+    async def _recover(self, error: Exception, failures: int) -> None:
+        if failures <= 3 and getattr(error, "sqlstate", None) in _AT_ONCE:
+            return
+        self.close()
+        report = log.warning if failures == 1 else log.debug
+        report(
+            "session failed",
+            role=self.role,
+            error=f"{type(error).__name__}: {error}",
+            failures=failures,
+        )
+        await asyncio.sleep(backoff(failures))
+
+    def close(self) -> None:
+        """Drop the connection at once: a polite close would wait for a dead server."""
+        if self._connection is not None:
+            self._connection.terminate()
+        self._connection = None
+        self.up_since = None

@@ -1,0 +1,24 @@
+"""Every error that pgwake raises, and the exit codes that stand for them."""
+
+EXIT_CONFIG = 78  # EX_CONFIG of sysexits.h: starting again would not help
+EXIT_HUNG = 70  # EX_SOFTWARE: a handler could not be stopped
+
+
+class PgwakeError(Exception):
+    """The base of every error that pgwake raises."""
+
+
+class ConfigurationError(PgwakeError):
+    """What was asked for can't work as it is set up; the message says what to do."""
+
+
+class EmbeddedServerError(PgwakeError):
+    """A program of the embedded PostgreSQL failed; its log's last lines follow."""
+
+
+class InvalidPayloadError(PgwakeError):
+    """A job's payload does not fit its handler's signature; the message names the field."""
+
+
+class InvalidValueError(PgwakeError, ValueError):
+    """A value can't be stored as JSON in PostgreSQL; the message names why."""

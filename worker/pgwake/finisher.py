@@ -1,0 +1,227 @@
+"""Ends of jobs, gathered and written a batch a statement."""
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple, TypeAlias
+
+import asyncpg
+import structlog
+
+from pgwake import queue
+from pgwake.connection import Connection, Session
+from pgwake.job import Job
+from pgwake.joblog import JobLog
+from pgwake.jsontext import storable
+from pgwake.metrics import Metrics
+
+log = structlog.get_logger()
+
+_OURS = str(Path(__file__).parent)
+
+MAX_BATCH = 500
+FLUSH_SECONDS = 0.005  # how long an end may wait for company while others are written
+MAX_WAITING = 5_000  # beyond it, slots wait for the database
+
+
+class End(NamedTuple):
+    """What became of a job: a result, a failure, or the reason of a release."""
+
+    job: Job
+    seconds: float
+    what: "str | queue.Failure | Release | None"
+
+
+class Release(NamedTuple):
+    """A job goes back unburnt; see release_jobs for the reasons."""
+
+    reason: str
+
+
+Statement: TypeAlias = Callable[[Connection, Sequence[End]], Awaitable[list[str]]]
+
+
+class Finisher:
+    """Buffers what became of jobs, and tells the database in order of arrival.
+
+    A job stays in the holdings, its lease kept up, until its end is written. A statement
+    that fails for a passing reason is repeated under the fence, which changes no outcome.
+
+    Args:
+        session: A session of its own.
+        holdings: The jobs that the process holds.
+        metrics: Where to count.
+        job_log: Where each job's line goes.
+    """
+
+    def __init__(
+        self, session: Session, holdings: set[Job], metrics: Metrics, job_log: JobLog
+    ) -> None:
+        self._session = session
+        self._holdings = holdings
+        self._metrics = metrics
+        self._job_log = job_log
+        self._ends: list[End] = []
+        self._more = asyncio.Event()
+        self._enough = asyncio.Event()
+        self._written = asyncio.Event()
+        self._written.set()
+
+    def complete(self, job: Job, result: str | None, seconds: float) -> None:
+        """End a job as completed, its result as JSON text; seconds: the handler's run."""
+        self._put(End(job, seconds, result))
+
+    def fail(
+        self,
+        job: Job,
+        seconds: float,
+        error: BaseException | str,
+        *,
+        reason: str = "failed",
+        retryable: bool = True,
+        max_attempts: int | None = None,
+    ) -> None:
+        """End an attempt as failed; see fail_jobs."""
+        failure = queue.Failure(
+            job.id, job.lease_id, _message(error), reason, retryable, max_attempts
+        )
+        self._put(End(job, seconds, failure))
+
+    def release(self, job: Job, reason: str, seconds: float = 0.0) -> None:
+        """Give a job back unburnt."""
+        self._put(End(job, seconds, Release(reason)))
+
+    def drop(self, job: Job, seconds: float) -> None:
+        """Forget a job whose lease is lost: nothing of it may be written."""
+        self._ended(End(job, seconds, None), "lease_lost")
+
+    def _put(self, end: End) -> None:
+        self._ends.append(end)
+        self._more.set()
+        self._written.clear()
+        if len(self._ends) >= MAX_BATCH // 2:
+            self._enough.set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether slots should wait for the database."""
+        return len(self._ends) > MAX_WAITING
+
+    async def drained(self) -> None:
+        """Wait until everything that has arrived is written."""
+        await self._written.wait()
+
+    async def run(self) -> None:
+        """Write for ever: at once after a pause, in batches while busy."""
+        while True:
+            await self._more.wait()
+            started = monotonic()
+            await self._flush()
+            if not self._ends:
+                self._more.clear()
+                self._written.set()
+            self._enough.clear()
+            if len(self._ends) < MAX_BATCH // 2:
+                pause = FLUSH_SECONDS - (monotonic() - started)
+                try:
+                    async with asyncio.timeout(max(pause, 0)):
+                        await self._enough.wait()
+                except TimeoutError:
+                    pass
+
+    async def _flush(self) -> None:
+        batch = self._ends[:MAX_BATCH]
+        completed, failed, released = [], [], {}  # type: ignore[var-annotated]
+        for end in batch:
+            if isinstance(end.what, Release):
+                released.setdefault(end.what.reason, []).append(end)
+            elif isinstance(end.what, queue.Failure):
+                failed.append(end)
+            else:
+                completed.append(end)
+        if completed:
+            await self._write(completed, _complete)
+        if failed:
+            await self._write(failed, _fail)
+        for reason in released:
+            await self._write(released[reason], _release)
+        del self._ends[: len(batch)]
+
+    async def _write(self, ends: Sequence[End], statement: Statement) -> None:
+        started = monotonic()
+        try:
+            outcomes = await self._session.call(lambda c: statement(c, ends))
+        except asyncpg.PostgresError as error:
+            if len(ends) > 1:  # one of them is refused; the others must not suffer
+                for end in ends:
+                    await self._write([end], statement)
+            else:
+                self._refused(ends[0], error)
+            return
+        self._metrics.flush_seconds.observe(monotonic() - started)
+        for end, outcome in zip(ends, outcomes, strict=True):
+            self._ended(end, outcome)
+
+    def _refused(self, end: End, error: asyncpg.PostgresError) -> None:
+        """Answer a statement that the database refuses for this job alone."""
+        if isinstance(end.what, queue.Failure | Release):
+            # Its lease runs out and it is swept: late, but not lost.
+            self._holdings.discard(end.job)
+            log.error("end refused", job=end.job.id, kind=end.job.kind, error=str(error))
+        else:
+            self.fail(
+                end.job, end.seconds, f"the result can't be stored: {error}", reason="invalid"
+            )
+
+    def _ended(self, end: End, outcome: str) -> None:
+        job, seconds, what = end
+        self._holdings.discard(job)
+        if outcome == "released" and isinstance(what, Release):
+            self._metrics.released(job, what.reason)
+            self._job_log.released(job, what.reason)
+            return
+        if outcome == "cancel_requested":
+            outcome = "cancelled"
+        self._metrics.ended(job, outcome, seconds)
+        message = what.message if isinstance(what, queue.Failure) else ""
+        self._job_log.ended(job, outcome, seconds, message)
+
+
+async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:
+    results = [end.what for end in ends]
+    return await queue.complete_jobs(
+        connection,
+        [end.job.id for end in ends],
+        [end.job.lease_id for end in ends],
+        results if any(results) else None,  # type: ignore[arg-type]
+    )
+
+
+async def _fail(connection: Connection, ends: Sequence[End]) -> list[str]:
+    return await queue.fail_jobs(connection, [end.what for end in ends])  # type: ignore[misc]
+
+
+async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
+    return await queue.release_jobs(
+        connection,
+        [end.job.id for end in ends],
+        [end.job.lease_id for end in ends],
+        ends[0].what.reason,  # type: ignore[union-attr]
+    )
+
+
+def _message(error: BaseException | str) -> str:
+    """One line that says what it is, then the end of the traceback, 4,000 characters."""
+    if isinstance(error, str):
+        return storable(error[:4000])
+    try:
+        title = f"{type(error).__name__}: {error}"
+    except Exception as unprintable:  # a user's __str__
+        title = f"{type(error).__name__} (its str() raises {type(unprintable).__name__})"
+    frames = traceback.extract_tb(error.__traceback__)
+    trace = "".join(
+        traceback.format_list([f for f in frames if not f.filename.startswith(_OURS)])
+    )
+    return storable(f"{title[:1500]}\n{trace[-2400:]}".rstrip())

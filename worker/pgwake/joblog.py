@@ -1,0 +1,72 @@
+"""The line that each job leaves in the log: never its payload."""
+
+from time import monotonic
+
+import structlog
+
+from pgwake.job import Job
+
+log = structlog.get_logger()
+
+
+class JobLog:
+    """Writes a line a job: failures always, completions up to a number a second.
+
+    Args:
+        per_second: Lines a second for completed jobs; the others are summed up in one.
+    """
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._second = 0
+        self._written = 0
+        self._left_out = 0
+
+    def ended(self, job: Job, outcome: str, seconds: float, message: str) -> None:
+        """Log how an attempt ended."""
+        if outcome == "completed":
+            if not self._admit():
+                return
+            log.info("job completed", **self._fields(job, seconds))
+        elif outcome == "retry":
+            log.warning(
+                "attempt failed, will retry", **self._fields(job, seconds), error=message
+            )
+        elif outcome == "failed":
+            log.error("job failed for good", **self._fields(job, seconds), error=message)
+        elif outcome == "cancelled":
+            log.info("job cancelled", **self._fields(job, seconds))
+        else:
+            log.warning("lease lost, end refused", **self._fields(job, seconds))
+
+    def released(self, job: Job, reason: str) -> None:
+        """Log that a job was given back."""
+        write = log.warning if reason == "unknown_kind" else log.info
+        write("job released", **self._fields(job, 0.0), reason=reason)
+
+    def _fields(self, job: Job, seconds: float) -> dict[str, object]:
+        return {
+            "job": job.id,
+            "kind": job.kind,
+            "queue": job.queue,
+            "attempt": job.attempt,
+            "queue_ms": round(job.queue_seconds * 1000, 1),
+            "execution_ms": round(seconds * 1000, 1),
+        }
+
+    def _admit(self) -> bool:
+        second = int(monotonic())
+        if second != self._second:
+            self.summarise()
+            self._second, self._written = second, 0
+        if self._written >= self._per_second:
+            self._left_out += 1
+            return False
+        self._written += 1
+        return True
+
+    def summarise(self) -> None:
+        """Log how many completed jobs had no line of their own since the last time."""
+        if self._left_out:
+            log.info("jobs completed, without lines", count=self._left_out)
+            self._left_out = 0

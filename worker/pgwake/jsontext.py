@@ -1,0 +1,48 @@
+"""JSON as PostgreSQL takes it."""
+
+import json
+import re
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from pgwake.errors import InvalidValueError
+
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def dumps(value: Any) -> str:
+    r"""Return the value as JSON text that jsonb accepts.
+
+    Dates, UUIDs, decimals, dataclasses, pydantic models and the like become what
+    pydantic makes of them.
+
+    Raises:
+        InvalidValueError: NaN, infinity, \u0000, a lone surrogate, or a type that
+            has no JSON form.
+    """
+    try:
+        text = json.dumps(
+            value,
+            allow_nan=False,
+            ensure_ascii=False,
+            separators=(",", ":"),
+            default=to_jsonable_python,
+        )
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidValueError("a string holds a lone surrogate") from None
+    except (TypeError, ValueError, RecursionError, PydanticSerializationError) as error:
+        raise InvalidValueError(f"not a JSON value: {error}") from None
+    if "\\u0000" in text and _NUL.search(text):
+        raise InvalidValueError(r"a string holds \u0000, which PostgreSQL can't store")
+    return text
+
+
+def storable(text: str) -> str:
+    """Return text that PostgreSQL can store: NUL and lone surrogates replaced."""
+    return (
+        text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        .encode(errors="backslashreplace")
+        .decode()
+    )

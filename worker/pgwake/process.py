@@ -1,0 +1,85 @@
+"""A supervised worker process: python -m pgwake.process, told what to do on stdin."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Coroutine
+from typing import Any, NoReturn
+
+import structlog
+
+from pgwake import logs
+from pgwake.errors import EXIT_CONFIG, ConfigurationError
+from pgwake.settings import Settings
+from pgwake.worker import Worker, import_handlers
+
+log = structlog.get_logger()
+
+
+def main() -> NoReturn:
+    """Read the order, work, and end the process."""
+    order: dict[str, Any] = json.loads(sys.stdin.readline())
+    settings = Settings.load(**order["settings"])
+    logs.configure(settings, worker=order["name"])
+    code = 0
+    try:
+        import_handlers(settings.imports)
+        run_loop(_work(settings, order))
+    except ConfigurationError as error:
+        log.error("worker can't start", problem=str(error))
+        code = EXIT_CONFIG
+    except Exception:
+        log.exception("worker failed")
+        code = 1
+    # At once: a thread that still runs a job would keep the interpreter from ending.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _work(settings: Settings, order: dict[str, Any]) -> None:
+    loop = asyncio.get_running_loop()
+    beat_fd: int = order["beat_fd"]
+    os.set_blocking(beat_fd, False)
+    worker = Worker(
+        settings,
+        name=order["name"],
+        beat_fd=beat_fd,
+        http_port=order["http_port"],
+        suspects=order["suspects"],
+    )
+    os.write(beat_fd, json.dumps({"queues": list(worker.queues)}).encode() + b"\n")
+    signals = 0
+
+    def stop() -> None:
+        nonlocal signals
+        signals += 1
+        worker.stop(at_once=signals > 1)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+
+    def read_orders() -> None:
+        for line in sys.stdin:
+            for queue, kind, count in json.loads(line)["crashed"]:
+                worker.metrics.crashed(queue, kind, count)
+        loop.call_soon_threadsafe(worker.stop)  # the supervisor is gone: drain
+
+    threading.Thread(target=read_orders, name="pgwake-orders", daemon=True).start()
+    await worker.run()
+
+
+def run_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine, on uvloop where it is installed."""
+    try:
+        from uvloop import run
+    except ImportError:
+        from asyncio import run
+    run(work)
+
+
+if __name__ == "__main__":
+    main()

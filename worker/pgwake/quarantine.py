@@ -1,0 +1,65 @@
+"""Quarantine: jobs that crashed twice or more run alone, so that they harm nobody."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+import asyncpg
+import structlog
+
+from pgwake import queue
+from pgwake.claimer import Claimer
+from pgwake.connection import Session
+
+log = structlog.get_logger()
+
+
+class Quarantine:
+    """Runs suspects one at a time, while nothing else runs in this process.
+
+    Args:
+        claimers: One for each queue.
+        session: Where to look for suspects.
+        gate: Held while a suspect runs, which keeps the claimers from claiming.
+        poll_interval: Seconds between looks.
+    """
+
+    def __init__(
+        self,
+        claimers: Sequence[Claimer],
+        session: Session,
+        *,
+        gate: asyncio.Lock,
+        poll_interval: float,
+    ) -> None:
+        self._claimers = claimers
+        self._session = session
+        self._gate = gate
+        self._poll_interval = poll_interval
+
+    async def run(self) -> None:
+        """Look for suspects for ever: the embedded worker's way, beside ordinary jobs."""
+        queues = [claimer.feed.queue for claimer in self._claimers]
+        while True:
+            wait = self._poll_interval
+            with suppress(asyncpg.PostgresError):
+                seconds = await self._session.call(
+                    lambda connection: queue.seconds_to_suspect(connection, queues)
+                )
+                if seconds is not None and seconds <= 0:
+                    await self.run_due()
+                    continue
+                wait = min(wait, seconds or wait)
+            await asyncio.sleep(wait)
+
+    async def run_due(self) -> None:
+        """Run every suspect that is due, each alone."""
+        async with self._gate:
+            await self._until_idle()
+            for claimer in self._claimers:
+                while await claimer.claim_suspect():
+                    await self._until_idle()
+
+    async def _until_idle(self) -> None:
+        while any(claimer.feed.held for claimer in self._claimers):
+            await asyncio.sleep(0.01)

@@ -1,0 +1,221 @@
+"""The queue's SQL: the one module with SQL text, a function for each of pgwake's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import asyncpg
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+SCHEMA_VERSION = 1
+CHANNEL = "pgwake"
+
+_CLAIM_BATCH = """
+select b.jobs, b.next_run_at, b.claimed_at
+from pgwake.claim_batch($1, $2, $3, $4, suspects => $5) as b
+"""
+_COMPLETE_JOBS = "select pgwake.complete_jobs($1, $2, $3)"
+_FAIL_JOBS = """
+select pgwake.fail_jobs($1, $2, errors => $3, reasons => $4, retryables => $5,
+                        max_attempts => $6)
+"""
+_RELEASE_JOBS = "select pgwake.release_jobs($1, $2, $3)"
+_EXTEND_LEASES = "select pgwake.extend_leases($1, $2, $3)"
+_RELEASE_WORKER_JOBS = "select * from pgwake.release_worker_jobs($1)"
+_NEXT_SUSPECT_AT = """
+select extract(epoch from s.at - pgwake.now())::float8
+from pgwake.next_suspect_at($1) as s(at)
+where s.at is not null
+"""
+_MAINTAIN = "select pgwake.maintain($1)"
+_GET_QUEUE_STATS = "select * from pgwake.get_queue_stats($1)"
+_GET_JOB = "select pgwake.get_job($1)"
+_ENQUEUE = """
+select pgwake.enqueue($1, $2, queue => $3, priority => $4, run_at => $5, delay => $6,
+                      max_attempts => $7, unique_key => $8, on_conflict => $9)
+"""
+_SCHEMA_VERSION = "select v.version from pgwake.schema_version as v"
+_SESSION_COUNT = """
+select count(*) from pg_stat_activity as a
+where a.datname = current_database() and a.application_name = $1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a claim answered; the times are the database's."""
+
+    jobs: Sequence[asyncpg.Record]
+    next_run_at: datetime | None
+    claimed_at: datetime
+
+    @property
+    def seconds_to_next(self) -> float | None:
+        """Seconds from the claim to the next due job; None if none is known."""
+        if self.next_run_at is None:
+            return None
+        return (self.next_run_at - self.claimed_at).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt, as fail_jobs takes it."""
+
+    job_id: int
+    lease_id: UUID
+    message: str
+    reason: str = "failed"
+    retryable: bool = True
+    max_attempts: int | None = None
+
+
+async def claim_batch(
+    connection: Connection,
+    queue: str,
+    count: int,
+    worker: str,
+    lease: timedelta | None,
+    *,
+    suspects: bool = False,
+) -> Claim:
+    """Claim up to count due jobs; see sql/functions/claim_batch.sql."""
+    row = await connection.fetchrow(
+        _CLAIM_BATCH, queue, count, worker, lease, suspects
+    )
+    assert row is not None  # noqa: S101, the function always answers with one row
+    return Claim(row[0], row[1], row[2])
+
+
+async def complete_jobs(
+    connection: Connection,
+    job_ids: Sequence[int],
+    lease_ids: Sequence[UUID],
+    results: Sequence[str | None] | None,
+) -> list[str]:
+    """Complete a batch; an outcome each."""
+    outcomes: list[str] = await connection.fetchval(
+        _COMPLETE_JOBS, job_ids, lease_ids, results
+    )
+    return outcomes
+
+
+async def fail_jobs(connection: Connection, failures: Sequence[Failure]) -> list[str]:
+    """Record failed attempts; an outcome each."""
+    outcomes: list[str] = await connection.fetchval(
+        _FAIL_JOBS,
+        [f.job_id for f in failures],
+        [f.lease_id for f in failures],
+        [f.message for f in failures],
+        [f.reason for f in failures],
+        [f.retryable for f in failures],
+        [f.max_attempts for f in failures],
+    )
+    return outcomes
+
+
+async def release_jobs(
+    connection: Connection,
+    job_ids: Sequence[int],
+    lease_ids: Sequence[UUID],
+    reason: str,
+) -> list[str]:
+    """Give jobs back unburnt; an outcome each."""
+    outcomes: list[str] = await connection.fetchval(
+        _RELEASE_JOBS, job_ids, lease_ids, reason
+    )
+    return outcomes
+
+
+async def extend_leases(
+    connection: Connection,
+    job_ids: Sequence[int],
+    lease_ids: Sequence[UUID],
+    lease: timedelta | None,
+) -> list[str]:
+    """Keep running jobs; an outcome each."""
+    outcomes: list[str] = await connection.fetchval(
+        _EXTEND_LEASES, job_ids, lease_ids, lease
+    )
+    return outcomes
+
+
+async def release_worker_jobs(
+    connection: Connection, worker: str
+) -> list[tuple[str, str, int]]:
+    """Give back what a dead worker had; (queue, kind, count) of it."""
+    rows = await connection.fetch(_RELEASE_WORKER_JOBS, worker)
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+async def seconds_to_suspect(
+    connection: Connection, queues: Sequence[str]
+) -> float | None:
+    """Seconds until a suspect of these queues is due (negative: since); or None."""
+    seconds: float | None = await connection.fetchval(_NEXT_SUSPECT_AT, queues)
+    return seconds
+
+
+async def maintain(connection: Connection, step: str) -> str:
+    """Do a step of the upkeep; what it did, as JSON text."""
+    done: str = await connection.fetchval(_MAINTAIN, step)
+    return done
+
+
+async def get_queue_stats(
+    connection: Connection, queue: str | None = None
+) -> list[dict[str, Any]]:
+    """Return the statistics, a dict a queue."""
+    return [dict(row) for row in await connection.fetch(_GET_QUEUE_STATS, queue)]
+
+
+async def get_job(connection: Connection, job_id: int) -> str:
+    """Return one job as JSON text."""
+    job: str = await connection.fetchval(_GET_JOB, job_id)
+    return job
+
+
+async def enqueue(
+    connection: Connection,
+    kind: str,
+    payload: str,
+    *,
+    queue: str = "default",
+    priority: int = 0,
+    run_at: datetime | None = None,
+    delay: timedelta | None = None,
+    max_attempts: int | None = None,
+    unique_key: str | None = None,
+    on_conflict: str = "return",
+) -> int:
+    """Add a job, its payload as JSON text; its id, or that of the live one."""
+    job_id: int = await connection.fetchval(
+        _ENQUEUE,
+        kind,
+        payload,
+        queue,
+        priority,
+        run_at,
+        delay,
+        max_attempts,
+        unique_key,
+        on_conflict,
+    )
+    return job_id
+
+
+async def schema_version(connection: Connection) -> int | None:
+    """Return the installed schema's version; None where there is none."""
+    try:
+        version: int | None = await connection.fetchval(_SCHEMA_VERSION)
+    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+        return None
+    return version
+
+
+async def session_count(connection: Connection, application_name: str) -> int:
+    """Return how many sessions of that name the database has."""
+    count: int = await connection.fetchval(_SESSION_COUNT, application_name)
+    return count

@@ -1,0 +1,197 @@
+"""Settings: from flags, PGWAKE_* variables and .env, in that order; built once."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AliasChoices,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from pgwake.errors import ConfigurationError
+
+DEFAULT_LEASE = 300.0
+DEFAULT_SLOTS = 10
+
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Words = Annotated[tuple[str, ...], NoDecode]
+
+
+class Settings(BaseSettings):
+    """What a worker is told. Durations are in seconds; each default suits production."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PGWAKE_",
+        env_file=".env",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        populate_by_name=True,
+    )
+
+    database_url: SecretStr | None = Field(
+        default=None,
+        validation_alias=AliasChoices("PGWAKE_DATABASE_URL", "DATABASE_URL"),
+        description="the database; falls back to DATABASE_URL",
+    )
+    listen_url: SecretStr | None = Field(
+        default=None,
+        description="a direct connection for LISTEN, where database_url is a pooler's",
+    )
+    imports: Words = Field(
+        default=(), description="modules with handlers, separated by commas"
+    )
+    queues: Words = Field(
+        default=(),
+        description="queues to work on, each with its slots: emails:20,default:10; "
+        "by default those of the handlers, 10 slots each",
+    )
+    processes: int = Field(default=1, ge=1, le=256, description="worker processes")
+    poll_interval: Seconds = Field(
+        default=5.0, description="how often to look without having been woken"
+    )
+    lease: Seconds | None = Field(
+        default=None,
+        ge=1,
+        description="how long a claim holds without renewal; by default the queue's, "
+        "else 300",
+    )
+    grace: float = Field(
+        default=25.0, ge=0, le=86_400, description="how long a stop waits for jobs"
+    )
+    cancel_grace: Seconds = Field(
+        default=5.0,
+        description="how long a cancelled handler may take to end; after that its "
+        "process is ended",
+    )
+    stall_timeout: Seconds | None = Field(
+        default=None,
+        description="how long a process may be silent before it is killed; by "
+        "default half the lease, at most 30",
+    )
+    query_timeout: Seconds = Field(
+        default=15.0, description="deadline of a query, and of a connect"
+    )
+    http_host: str = Field(default="0.0.0.0", description="where HTTP listens")  # noqa: S104
+    http_port: int = Field(
+        default=9808,
+        ge=0,
+        le=65_535,
+        description="port of the first process, the next ones follow; 0 switches it off",
+    )
+    log_format: Literal["auto", "human", "json"] = Field(
+        default="auto", description="auto: human on a terminal, json otherwise"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_jobs_per_second: int = Field(
+        default=100,
+        ge=0,
+        description="lines for completed jobs; the rest of a second are summed up in "
+        "one. Failures are always logged",
+    )
+
+    @field_validator("imports", "queues", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("queues")
+    @classmethod
+    def _check_queues(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        names = [name for name, _ in map(parse_queue, value)]
+        if len(set(names)) < len(names):
+            raise ValueError("a queue is named twice")
+        return value
+
+    @model_validator(mode="after")
+    def _check_stall_timeout(self) -> Self:
+        lease = self.lease or DEFAULT_LEASE
+        if self.stall_timeout is not None and self.stall_timeout > 0.8 * lease:
+            raise ValueError(
+                f"PGWAKE_STALL_TIMEOUT={self.stall_timeout:g} must be well under the "
+                f"lease of {lease:g} s: use at most {0.8 * lease:g}"
+            )
+        return self
+
+    @property
+    def stall_seconds(self) -> float:
+        """How long a process may be silent before its supervisor kills it."""
+        return self.stall_timeout or min(30.0, (self.lease or DEFAULT_LEASE) / 2)
+
+    @property
+    def dsn(self) -> str:
+        """The database's URL.
+
+        Raises:
+            ConfigurationError: None is set.
+        """
+        if self.database_url is None:
+            raise ConfigurationError(
+                "no database: set PGWAKE_DATABASE_URL (or DATABASE_URL) to a URL such "
+                "as postgresql://user:password@host:5432/name"
+            )
+        return self.database_url.get_secret_value()
+
+    @property
+    def listen_dsn(self) -> str:
+        """The URL that LISTEN needs: listen_url, else database_url."""
+        return self.listen_url.get_secret_value() if self.listen_url else self.dsn
+
+    @classmethod
+    def load(cls, **flags: Any) -> Self:
+        """Build the settings; flags that are None were not given.
+
+        Raises:
+            ConfigurationError: A value can't be used; the message names the variable.
+        """
+        given = {name: value for name, value in flags.items() if value is not None}
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise ConfigurationError(
+                "; ".join(_problem(item, given) for item in error.errors())
+            ) from None
+
+    def dump(self) -> dict[str, Any]:
+        """Return the settings as JSON values, secrets in the clear, for load()."""
+        values = self.model_dump(mode="json")
+        for name in ("database_url", "listen_url"):
+            secret = getattr(self, name)
+            values[name] = secret and secret.get_secret_value()
+        return values
+
+
+def parse_queue(word: str) -> tuple[str, int]:
+    """Split "emails:20" into name and slots; without slots, 10.
+
+    The last colon counts, and only before digits, so that names may hold colons.
+
+    Raises:
+        ValueError: No name, a name over 128 bytes, or slots out of 1 to 10,000.
+    """
+    name, colon, digits = word.rpartition(":")
+    if not (colon and digits.isascii() and digits.isdigit()):
+        name, digits = word, str(DEFAULT_SLOTS)
+    if not 1 <= len(name.encode()) <= 128 or "\0" in name:
+        raise ValueError(f"{word!r}: a queue's name has 1 to 128 bytes")
+    if not 1 <= int(digits) <= 10_000:
+        raise ValueError(f"{word!r}: a queue has 1 to 10000 slots")
+    return name, int(digits)
+
+
+def _problem(item: Any, flags: dict[str, Any]) -> str:
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if not item["loc"]:
+        return message
+    name = str(item["loc"][0])
+    if name in flags:
+        name = f"--{name.replace('_', '-')} (or PGWAKE_{name.upper()})"
+    elif name.islower():
+        name = f"PGWAKE_{name.upper()}"
+    return f"{name}: {message}"

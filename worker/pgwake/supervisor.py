@@ -1,0 +1,257 @@
+"""The supervisor: starts worker processes, and gives back what a dead one had.
+
+Imports no user code, so nothing that a handler does can take it down.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from time import monotonic
+
+import asyncpg
+import structlog
+
+from pgwake import names, queue
+from pgwake.connection import Connection, Session, backoff
+from pgwake.errors import EXIT_CONFIG
+from pgwake.settings import Settings
+
+log = structlog.get_logger()
+
+HEALTHY_SECONDS = 60.0  # a child that lived as long is started again at once
+MAX_BACKOFF = 30.0
+GIVE_BACK_SECONDS = 30.0
+SUSPECTS_POLL_SECONDS = 5.0
+START_SECONDS = 300.0
+
+
+class Supervisor:
+    """Keeps settings.processes children at work, and a quarantine while it is needed.
+
+    Args:
+        settings: What the children work with.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._session = Session(
+            settings.dsn,
+            names.application_name(names.new_worker_name()),
+            "supervisor",
+            settings.query_timeout,
+        )
+        self._children: set[Child] = set()
+        self._queues: set[str] = set()
+        self._stopping = asyncio.Event()
+        self._changed = asyncio.Event()  # a crash, or the stop
+        self._exit_code = 0
+
+    async def run(self) -> int:
+        """Supervise until a signal; return the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        async with asyncio.TaskGroup() as tasks:
+            for index in range(self._settings.processes):
+                tasks.create_task(self._keep(index))
+            tasks.create_task(self._watch_suspects())
+        self._session.close()
+        return self._exit_code
+
+    def _stop(self) -> None:
+        """Forward: the first call drains the children, a second ends them at once."""
+        self._stopping.set()
+        self._changed.set()
+        settings = self._settings
+        seconds = settings.grace + settings.cancel_grace + 2 * settings.query_timeout
+        for child in self._children:
+            child.send(signal.SIGTERM)
+            asyncio.get_running_loop().call_later(seconds, child.send, signal.SIGKILL)
+
+    async def _keep(self, index: int) -> None:
+        """Keep one child at work."""
+        failures = 0
+        port = self._settings.http_port and self._settings.http_port + index
+        while not self._stopping.is_set():
+            started = monotonic()
+            code = await self._live(port, suspects=False)
+            if code == EXIT_CONFIG:
+                self._exit_code = EXIT_CONFIG
+                self._stop()
+            failures = 0 if monotonic() - started > HEALTHY_SECONDS else failures + 1
+            if failures > 1:
+                await self._pause(self._stopping, backoff(failures, MAX_BACKOFF))
+
+    async def _live(self, port: int, *, suspects: bool) -> int:
+        """Start a child, wait for its end, give back what it had; its exit code."""
+        child = await Child.start(self._settings, port, suspects=suspects)
+        self._children.add(child)
+        if self._stopping.is_set():
+            child.send(signal.SIGTERM)
+        log.info("process started", pid=child.pid, name=child.name, suspects=suspects)
+        code = await child.wait(self._settings.stall_seconds)
+        self._children.discard(child)
+        self._queues.update(child.queues)
+        if code not in (0, EXIT_CONFIG):
+            log.error("process died", pid=child.pid, name=child.name, exit=code)
+        if code != EXIT_CONFIG:
+            await self._give_back(child)
+        return code
+
+    async def _give_back(self, child: "Child") -> None:
+        """Give back what a dead child had, until no session of it is left."""
+        application = names.application_name(child.name)
+        given_back: list[tuple[str, str, int]] = []
+
+        async def once(connection: Connection) -> bool:
+            sessions = await queue.session_count(connection, application)
+            given_back.extend(await queue.release_worker_jobs(connection, child.name))
+            return sessions > 0
+
+        try:
+            async with asyncio.timeout(GIVE_BACK_SECONDS):
+                while await self._session.call(once):
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            log.error("give-back timed out, leases will run out", name=child.name)
+        except asyncpg.PostgresError as error:
+            log.error("give-back refused", name=child.name, error=str(error))
+        if given_back:
+            jobs = sum(count for _, _, count in given_back)
+            log.warning("jobs given back", name=child.name, jobs=jobs)
+            self._changed.set()
+            for other in self._children:
+                if other.tell_crashed(given_back):
+                    break
+
+    async def _watch_suspects(self) -> None:
+        """Run the quarantine, a child with one slot, while a suspect is due."""
+        failures = 0
+        while not self._stopping.is_set():
+            self._changed.clear()
+            seconds = await self._seconds_to_suspect()
+            if seconds is not None and seconds <= 0:
+                code = await self._live(0, suspects=True)
+                failures = failures + 1 if code else 0
+                if code:
+                    await self._pause(self._stopping, backoff(failures, MAX_BACKOFF))
+            else:
+                wait = SUSPECTS_POLL_SECONDS
+                await self._pause(self._changed, min(wait, seconds or wait))
+
+    async def _seconds_to_suspect(self) -> float | None:
+        """Ask the database; None if none is known, or it does not answer by the stop."""
+        queues = self._queues.union(*(child.queues for child in self._children))
+        question = asyncio.ensure_future(
+            self._session.call(lambda c: queue.seconds_to_suspect(c, sorted(queues)))
+        )
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({question, stopped}, return_when="FIRST_COMPLETED")
+            return question.result() if question.done() else None
+        except asyncpg.PostgresError as error:
+            log.error("look for suspects refused", error=str(error))
+            return None
+        finally:
+            question.cancel()
+            stopped.cancel()
+
+    async def _pause(self, event: asyncio.Event, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+
+
+class Child:
+    """One worker process.
+
+    Attributes:
+        name: Its worker name, as in claimed_by.
+        pid: Its process id.
+        queues: The queues it works on, once it has told.
+    """
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, name: str, beats: int
+    ) -> None:
+        self._process = process
+        self._beats = beats
+        self._beat_at = monotonic()
+        self._told = b""
+        self.name = name
+        self.pid = process.pid
+        self.queues: tuple[str, ...] = ()
+
+    @classmethod
+    async def start(cls, settings: Settings, port: int, *, suspects: bool) -> "Child":
+        """Start one, in a process group of its own: Ctrl-C is ours to forward."""
+        beats, beat_fd = os.pipe()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "pgwake.process",
+            stdin=asyncio.subprocess.PIPE,
+            pass_fds=[beat_fd],
+            start_new_session=True,
+        )
+        os.close(beat_fd)
+        os.set_blocking(beats, False)  # noqa: FBT003
+        child = cls(process, names.new_worker_name(process.pid), beats)
+        asyncio.get_running_loop().add_reader(beats, child._read_beats)
+        child._write(
+            {
+                "name": child.name,
+                "settings": settings.dump(),
+                "beat_fd": beat_fd,
+                "http_port": port,
+                "suspects": suspects,
+            }
+        )
+        return child
+
+    def _write(self, order: object) -> bool:
+        if self._process.stdin is None or self._process.stdin.is_closing():
+            return False
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        return True
+
+    def _read_beats(self) -> None:
+        """Read what it tells: a line with its queues, then a dot for each beat."""
+        with suppress(BlockingIOError):
+            data = os.read(self._beats, 4096)
+            self._beat_at = monotonic()
+            if not data:
+                asyncio.get_running_loop().remove_reader(self._beats)
+            elif not self.queues:
+                self._told += data
+                line, newline, _ = self._told.partition(b"\n")
+                if newline:
+                    self.queues = tuple(json.loads(line)["queues"])
+
+    def tell_crashed(self, jobs: list[tuple[str, str, int]]) -> bool:
+        """Have it count crashed jobs, (queue, kind, count) each; whether it heard."""
+        return self._write({"crashed": jobs})
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if it is still there."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    async def wait(self, stall_seconds: float) -> int:
+        """Wait for its end; kill it when its lifeline is silent. The exit code."""
+        ended = asyncio.ensure_future(self._process.wait())
+        try:
+            while not ended.done():
+                silent = monotonic() - self._beat_at
+                # Before the first beat it imports the user's modules, which takes long.
+                if silent > (stall_seconds if self.queues else START_SECONDS):
+                    log.error("process silent, killed", pid=self.pid, seconds=round(silent))
+                    self.send(signal.SIGKILL)
+                await asyncio.wait({ended}, timeout=min(1.0, stall_seconds / 4))
+            return await ended
+        finally:
+            asyncio.get_running_loop().remove_reader(self._beats)
+            os.close(self._beats)

@@ -1,0 +1,71 @@
+"""The share that each worker has in the upkeep, and the look at the statistics."""
+
+import asyncio
+import random
+from time import monotonic
+
+import asyncpg
+import structlog
+
+from pgwake import queue
+from pgwake.connection import Session
+from pgwake.http import Health
+from pgwake.metrics import Metrics
+
+log = structlog.get_logger()
+
+# Seconds between the tries of each step. All workers try; whoever gets the step's lock
+# does it.
+STEPS = {"sweep": 1.0, "fold": 10.0, "retention": 60.0, "analyze": 60.0}
+STATS_SECONDS = 10.0
+
+
+class Upkeep:
+    """Calls the steps of maintain, and refreshes the gauges of the queues.
+
+    Args:
+        session: A session of its own.
+        health: Where it is noted that the database answers.
+        metrics: Where the queues' gauges are.
+        renewal_interval: Seconds; a session sweeps only when it has been up for as long,
+            so that after an outage of the database the others can renew before.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        health: Health,
+        metrics: Metrics,
+        renewal_interval: float,
+    ) -> None:
+        self._session = session
+        self._health = health
+        self._metrics = metrics
+        self._renewal_interval = renewal_interval
+
+    async def run(self) -> None:
+        """Do it for ever; nothing that the database answers ends it."""
+        now = monotonic()
+        due = {step: now + random.uniform(0, every) for step, every in STEPS.items()}  # noqa: S311
+        due["stats"] = now
+        while True:
+            step = min(due, key=lambda name: due[name])
+            await asyncio.sleep(max(due[step] - monotonic(), 0))
+            try:
+                if step == "stats":
+                    await self._show_queues()
+                elif step != "sweep" or self._may_sweep():
+                    await self._session.call(lambda c, s=step: queue.maintain(c, s))  # type: ignore[misc]
+                self._health.database_seen_at = monotonic()
+            except asyncpg.PostgresError as error:
+                log.error("upkeep refused", step=step, error=str(error))
+            every = STEPS.get(step, STATS_SECONDS)
+            due[step] = monotonic() + every * random.uniform(0.9, 1.1)  # noqa: S311
+
+    def _may_sweep(self) -> bool:
+        up_since = self._session.up_since
+        return up_since is not None and monotonic() - up_since > self._renewal_interval
+
+    async def _show_queues(self) -> None:
+        for row in await self._session.call(queue.get_queue_stats):
+            self._metrics.show_queue(row)

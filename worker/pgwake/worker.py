@@ -1,0 +1,271 @@
+"""A worker: claims jobs, runs their handlers, and keeps what it has taken."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from types import TracebackType
+from typing import Self
+
+import anyio
+import structlog
+
+from pgwake import names, queue
+from pgwake.claimer import Claimer
+from pgwake.connection import Session
+from pgwake.errors import ConfigurationError
+from pgwake.feed import Feed
+from pgwake.finisher import Finisher
+from pgwake.job import Job
+from pgwake.joblog import JobLog
+from pgwake.lifeline import Lifeline, renewal_interval
+from pgwake.metrics import Metrics
+from pgwake.quarantine import Quarantine
+from pgwake.registry import Registry
+from pgwake.registry import registry as default_registry
+from pgwake.runner import Runner
+from pgwake.settings import DEFAULT_LEASE, DEFAULT_SLOTS, Settings, parse_queue
+from pgwake.upkeep import Upkeep
+
+log = structlog.get_logger()
+
+FLUSH_DEADLINE = 10.0  # seconds that the last ends may take to be written
+
+
+class Worker:
+    """Runs jobs in this process, on the running loop.
+
+    `pgwake run` starts one in each of its child processes. An application may have one of
+    its own:
+
+        async with Worker(Settings.load(queues="default:5")):
+            ...
+
+    It then has no supervisor: nobody gives its jobs back at once when it dies (their
+    leases run out instead), kills it when it is stuck, or ends it over a handler that
+    can't be stopped. Jobs that crashed twice run only while it has nothing else to do.
+
+    Args:
+        settings: What to work on.
+        registry: The handlers; by default those of pgwake.job.
+        name: Who claims; never used twice. By default host, pid and a random part.
+        beat_fd: Where the supervisor waits for the beat; None: no supervisor.
+        http_port: Where to serve metrics and health; by default settings.http_port.
+        suspects: Work on jobs that crashed twice or more, and on nothing else.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry | None = None,
+        *,
+        name: str | None = None,
+        beat_fd: int | None = None,
+        http_port: int | None = None,
+        suspects: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.registry = registry or default_registry
+        self.name = name or names.new_worker_name()
+        self.metrics = Metrics(self.registry.kinds)
+        self._suspects = suspects
+        self._supervised = beat_fd is not None
+        self._beat_fd = beat_fd
+        self._http_port = settings.http_port if http_port is None else http_port
+        self._stopping = asyncio.Event()
+        self._at_once = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._tasks: asyncio.Task[None] | None = None
+
+    @property
+    def queues(self) -> dict[str, int]:
+        """The queues to work on, with their slots."""
+        words = self.settings.queues or tuple(self.registry.queues)
+        return dict(map(parse_queue, words)) or {"default": DEFAULT_SLOTS}
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stop: at the end of the running jobs, or of the grace time, or at once."""
+        self._stopping.set()
+        if at_once:
+            self._at_once.set()
+
+    async def run(self) -> None:
+        """Work until stop() is called.
+
+        Raises:
+            ConfigurationError: No handlers, no database URL, no schema or another
+                version's, or the HTTP port is taken.
+        """
+        if not self.registry.kinds:
+            raise ConfigurationError(
+                "no handlers: name the modules that have them (--import MODULE)"
+            )
+        settings, application = self.settings, names.application_name(self.name)
+
+        def session(role: str) -> Session:
+            return Session(settings.dsn, application, role, settings.query_timeout)
+
+        claims, ends, chores = session("claims"), session("ends"), session("upkeep")
+        await self._check_schema(chores)
+        holdings: set[Job] = set()
+        job_log = JobLog(settings.log_jobs_per_second)
+        finisher = Finisher(ends, holdings, self.metrics, job_log)
+        gate = asyncio.Lock()
+        claimers = [
+            Claimer(
+                Feed(name, 1 if self._suspects else slots),
+                claims,
+                worker=self.name,
+                lease=settings.lease,
+                poll_interval=settings.poll_interval,
+                holdings=holdings,
+                metrics=self.metrics,
+                gate=gate,
+            )
+            for name, slots in self.queues.items()
+        ]
+        quarantine = Quarantine(
+            claimers, chores, gate=gate, poll_interval=settings.poll_interval
+        )
+        feeds = [claimer.feed for claimer in claimers]
+        self._show_slots(feeds)
+
+        def wake(name: str | None) -> None:
+            for claimer in claimers:
+                if name is None or claimer.feed.queue == name:
+                    claimer.wake()
+
+        lifeline = Lifeline(
+            settings,
+            application,
+            holdings=holdings,
+            feeds=feeds,
+            metrics=self.metrics,
+            wake=wake,
+            beat_fd=self._beat_fd,
+            http_port=self._http_port,
+            may_exit=self._supervised,
+        )
+        upkeep = Upkeep(
+            chores,
+            lifeline.health,
+            self.metrics,
+            renewal_interval(settings.lease or DEFAULT_LEASE),
+        )
+        threads = ThreadPoolExecutor(sum(feed.slots for feed in feeds), "pgwake-job")
+        runner = Runner(self.registry, finisher, threads)
+        await lifeline.start()
+        log.info(
+            "worker started",
+            queues=",".join(f"{feed.queue}:{feed.slots}" for feed in feeds),
+            kinds=len(self.registry.kinds),
+            suspects=self._suspects,
+        )
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lifeline.ended)
+                tasks.start_soon(finisher.run)
+                tasks.start_soon(upkeep.run)
+                for feed in feeds:
+                    runner.open(feed)
+                async with anyio.create_task_group() as claiming:
+                    if self._suspects:
+                        claiming.start_soon(self._quarantine_only, quarantine)
+                    else:
+                        for claimer in claimers:
+                            claiming.start_soon(claimer.run)
+                        if not self._supervised:
+                            claiming.start_soon(quarantine.run)
+                    self._ready.set()
+                    await self._stopping.wait()
+                    lifeline.health.is_draining = True
+                    claiming.cancel_scope.cancel()
+                await self._drain(feeds, finisher, runner)
+                tasks.cancel_scope.cancel()
+        finally:
+            for one in (claims, ends, chores):
+                one.close()
+            await lifeline.stop()
+            threads.shutdown(wait=False, cancel_futures=True)
+            job_log.summarise()
+            log.info("worker stopped", left=len(holdings))
+
+    async def _quarantine_only(self, quarantine: Quarantine) -> None:
+        await quarantine.run_due()
+        self.stop()
+
+    async def _drain(
+        self, feeds: list[Feed], finisher: Finisher, runner: Runner
+    ) -> None:
+        """Give back what has not begun; wait for, then cut short, what has."""
+        for feed in feeds:
+            for job in feed.take_back():
+                finisher.release(job, "unstarted")
+            feed.close()
+        log.info("worker stopping", running=len(runner.running))
+        await self._until_idle(runner, self.settings.grace, self._at_once)
+        for job in list(runner.running):
+            job.stop("shutdown")
+        await self._until_idle(runner, self.settings.cancel_grace, None)
+        for job in runner.abandon():  # a thread, or a handler that holds on
+            finisher.release(job, "shutdown")
+        with anyio.move_on_after(FLUSH_DEADLINE):
+            await finisher.drained()
+
+    async def _until_idle(
+        self, runner: Runner, seconds: float, cut_short: asyncio.Event | None
+    ) -> None:
+        with anyio.move_on_after(seconds):
+            while runner.running and not (cut_short and cut_short.is_set()):
+                await asyncio.sleep(0.01)
+
+    def _show_slots(self, feeds: list[Feed]) -> None:
+        for feed in feeds:
+            self.metrics.slots.labels(feed.queue).set(feed.slots)
+            self.metrics.busy_slots.labels(feed.queue).set_function(
+                lambda feed=feed: feed.busy  # type: ignore[misc]
+            )
+
+    async def _check_schema(self, session: Session) -> None:
+        version = await session.call(queue.schema_version)
+        if version != queue.SCHEMA_VERSION:
+            found = "no pgwake schema" if version is None else f"pgwake schema {version}"
+            raise ConfigurationError(
+                f"the database has {found}, this worker needs {queue.SCHEMA_VERSION}: "
+                "run `pgwake init` with the version that the workers have"
+            )
+
+    async def __aenter__(self) -> Self:
+        self._tasks = asyncio.create_task(self.run())
+        ready = asyncio.create_task(self._ready.wait())
+        await asyncio.wait({self._tasks, ready}, return_when="FIRST_COMPLETED")
+        ready.cancel()
+        if self._tasks.done():
+            await self._tasks
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        assert self._tasks is not None  # noqa: S101, __aenter__ has set it
+        await self._tasks
+
+
+def import_handlers(modules: tuple[str, ...]) -> None:
+    """Import the modules that register handlers.
+
+    Raises:
+        ConfigurationError: One can't be found or raises.
+    """
+    for module in modules:
+        try:
+            import_module(module)
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"--import {module}: no module named {error.name!r}; is its folder on "
+                "PYTHONPATH?"
+            ) from error
+

@@ -151,6 +151,7 @@ create table if not exists pgwake.jobs (
     check (status in ('waiting', 'pending', 'running', 'completed', 'failed', 'cancelled')),
   constraint jobs_priority_is_minus_100_to_100 check (priority between -100 and 100),
   constraint jobs_run_at_is_finite check (isfinite(run_at)),
+  constraint jobs_claimed_by_is_1_to_512_bytes check (octet_length(claimed_by) between 1 and 512),
   constraint jobs_attempt_is_not_negative check (attempt >= 0),
   constraint jobs_max_attempts_is_1_to_10000 check (max_attempts between 1 and 10000),
   constraint jobs_crash_count_is_not_negative check (crash_count >= 0),

@@ -1,6 +1,6 @@
 -- Claims up to count due jobs of a queue for a worker: the form that workers use.
 --
--- worker    who runs them; null: the session's application name and process id
+-- worker    who runs them, 1 to 512 bytes; null: the session's application name and process id
 -- lease     how long without extend_leases(); null: the queue's, else 5 minutes; 1 second to 1 day
 -- cursor    opaque: what the last claim answered, or null
 -- suspects  false: leaves out jobs with two crashes or more, and takes at most one that crashed once, so that a worker
@@ -10,8 +10,9 @@
 -- next_run_at: if fewer than count were claimed, when the next job is due, or the queue's pause ends; null if there is
 -- none. claimed_at: the queue's clock. A paused queue gives nothing.
 --
--- Raises PW003. Locks the jobs it takes, skips locked ones. Steps through the priorities in use, since one scan over all
--- of them wades through everything that is scheduled for later at a higher one. Rides jobs_claim_idx, jobs_crashed_idx.
+-- Raises PW003. Locks the jobs it takes (and one that had to make room for one that crashed), skips locked ones. Steps
+-- through the priorities in use, since one scan over all of them wades through everything that is scheduled for later at
+-- a higher one. Rides jobs_claim_idx, jobs_crashed_idx.
 create or replace function pgwake.claim_batch(
   queue text,
   count int,
@@ -42,6 +43,7 @@ declare
   v_priority smallint := 32767;
   v_ids bigint[] := '{}';
   v_more bigint[];
+  v_id bigint;
   v_next timestamptz;
   v_watched text[] := pgwake.watched_queues();
   v_events text[];
@@ -52,6 +54,10 @@ begin
   if claim_batch.count is null or claim_batch.count not between 1 and 10000 then
     perform pgwake.raise_invalid(
       format('count is %s', coalesce(claim_batch.count::text, 'null')), 'Use 1 to 10000.');
+  end if;
+  if octet_length(claim_batch.worker) not between 1 and 512 then
+    perform pgwake.raise_invalid(
+      format('worker has %s bytes', octet_length(claim_batch.worker)), 'Use a name of 1 to 512 bytes.');
   end if;
   if claim_batch.lease not between interval '1 second' and interval '1 day' then
     perform pgwake.raise_invalid(
@@ -68,52 +74,66 @@ begin
     return;
   end if;
 
-  -- those that crashed
-  v_ids := coalesce((
-    select array_agg(due.id)
-    from (
+  if claim_batch.suspects then
+    v_ids := array(
       select j.id
       from pgwake.jobs_live as j
       where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count > 0
-        and j.crash_count >= case when claim_batch.suspects then 2 else 1 end
-        and j.crash_count <= case when claim_batch.suspects then 2147483647 else 1 end
-        and j.run_at <= v_now
+        and j.crash_count >= 2 and j.run_at <= v_now
       order by j.priority desc, j.run_at, j.id
-      limit case when claim_batch.suspects then claim_batch.count else 1 end
+      limit claim_batch.count
       for update skip locked
-    ) as due), v_ids);
-
-  -- those that did not
-  while not claim_batch.suspects and cardinality(v_ids) < claim_batch.count loop
-    select j.priority into v_priority
-    from pgwake.jobs_live as j
-    where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count = 0
-      and j.priority < v_priority
-    order by j.priority desc
-    limit 1;
-    exit when not found;
-
-    select array_agg(due.id) into v_more
-    from (
-      select j.id
+    );
+  else
+    loop
+      select j.priority into v_priority
       from pgwake.jobs_live as j
       where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count = 0
-        and j.priority = v_priority and j.run_at <= v_now
-      order by j.run_at, j.id
-      limit claim_batch.count - cardinality(v_ids)
-      for update skip locked
-    ) as due;
-    v_ids := v_ids || v_more;
-    exit when cardinality(v_ids) >= claim_batch.count;
+        and j.priority < v_priority
+      order by j.priority desc
+      limit 1;
+      exit when not found;
 
-    select j.run_at into v_next
+      select array_agg(due.id) into v_more
+      from (
+        select j.id
+        from pgwake.jobs_live as j
+        where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count = 0
+          and j.priority = v_priority and j.run_at <= v_now
+        order by j.run_at, j.id
+        limit claim_batch.count - cardinality(v_ids)
+        for update skip locked
+      ) as due;
+      v_ids := v_ids || v_more;
+      exit when cardinality(v_ids) = claim_batch.count;
+
+      select j.run_at into v_next
+      from pgwake.jobs_live as j
+      where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count = 0
+        and j.priority = v_priority and j.run_at > v_now
+      order by j.run_at
+      limit 1;
+      next_run_at := least(next_run_at, v_next);
+    end loop;
+
+    -- One that crashed once, if there is room or its turn comes before the last of these.
+    select j.id into v_id
     from pgwake.jobs_live as j
-    where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count = 0
-      and j.priority = v_priority and j.run_at > v_now
-    order by j.run_at
-    limit 1;
-    next_run_at := least(next_run_at, v_next);
-  end loop;
+    where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count > 0
+      and j.crash_count = 1 and j.run_at <= v_now
+      and (
+        cardinality(v_ids) < claim_batch.count
+        or (-j.priority, j.run_at, j.id) < (
+          select -l.priority, l.run_at, l.id
+          from pgwake.jobs_live as l where l.id = v_ids[claim_batch.count])
+      )
+    order by j.priority desc, j.run_at, j.id
+    limit 1
+    for update of j skip locked;
+    if found then
+      v_ids := v_ids[:claim_batch.count - 1] || v_id;
+    end if;
+  end if;
 
   if cardinality(v_ids) > 0 then
     with claimed as (
@@ -128,7 +148,8 @@ begin
         row(c.id, c.lease_id, c.queue, c.kind, c.payload, c.attempt, c.max_attempts, c.lease_expires_at,
             c.created_at, c.metadata,
             case when c.run_at <> c.created_at or c.crash_count > 0 then
-              jsonb_build_object('run_at', c.run_at, 'crash_count', c.crash_count)
+              jsonb_strip_nulls(jsonb_build_object(
+                'run_at', nullif(c.run_at, c.created_at), 'crash_count', nullif(c.crash_count, 0)))
             end)::pgwake.claimed_job
         order by c.priority desc, c.run_at, c.id),
       array_agg(pgwake.status_event(c.id, c.queue, c.kind, 'pending', 'running'))
@@ -139,7 +160,9 @@ begin
   end if;
 
   -- What crashed and was left: the claimed are gone from the index's snapshot, so a due one is another to come for.
-  if cardinality(v_ids) < claim_batch.count then
+  if cardinality(v_ids) = claim_batch.count then
+    next_run_at := null;
+  else
     select min(j.run_at) into v_next
     from pgwake.jobs_live as j
     where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count > 0

@@ -3,7 +3,8 @@
 -- Workers call sweep each second and the others each minute. Where there is no worker, cron or psql may. Each step has an
 -- advisory lock of its own, for the transaction: whoever comes second skips it. Call each step in its own transaction.
 --
--- Returns an object: the step's name with how many jobs or rows it handled; a skipped step is not in it.
+-- Returns an object: the step's name with how many jobs or rows it handled, and crashed, a list of [queue, kind, count],
+-- if the sweep found any. A skipped step is not in it.
 -- Raises PW003 for an unknown step.
 create or replace function pgwake.maintain(step text default null)
 returns jsonb
@@ -13,6 +14,8 @@ as $$
 declare
   v_steps constant text[] := array['sweep', 'fold', 'retention', 'analyze'];
   v_step text;
+  v_count bigint;
+  v_crashed jsonb;
   v_done jsonb := '{}';
 begin
   if maintain.step <> all (v_steps) then
@@ -23,12 +26,19 @@ begin
     case when maintain.step is null then v_steps[1:2] else array[maintain.step] end
   loop
     continue when not pg_try_advisory_xact_lock(1885828971, array_position(v_steps, v_step));
-    v_done := v_done || jsonb_build_object(v_step, case v_step
-      when 'sweep' then pgwake.sweep_expired_leases()
-      when 'fold' then pgwake.fold_tallies()
-      when 'retention' then pgwake.apply_retention()
-      when 'analyze' then pgwake.analyze_jobs()
-    end);
+    if v_step = 'sweep' then
+      select coalesce(sum(s.job_count), 0), jsonb_agg(jsonb_build_array(s.queue, s.kind, s.job_count))
+      into v_count, v_crashed
+      from pgwake.sweep_expired_leases() as s;
+      v_done := v_done || jsonb_strip_nulls(jsonb_build_object('crashed', v_crashed));
+    else
+      v_count := case v_step
+        when 'fold' then pgwake.fold_tallies()
+        when 'retention' then pgwake.apply_retention()
+        when 'analyze' then pgwake.analyze_jobs()
+      end;
+    end if;
+    v_done := v_done || jsonb_build_object(v_step, v_count);
   end loop;
   return v_done;
 end

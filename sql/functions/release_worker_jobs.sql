@@ -1,9 +1,9 @@
--- Gives back at once what a dead worker had, as crashes; see crash_jobs. Returns how many jobs.
+-- Gives back at once what a dead worker had, as crashes; see crash_jobs. Returns how many jobs, by queue and kind.
 --
 -- For whoever knows that the worker is dead, as its supervisor does. A claim of the worker's may still be in flight, so
 -- repeat until no session of it is left. Locks in id order, skips locked rows; rides jobs_lease_idx. Raises PW003.
 create or replace function pgwake.release_worker_jobs(worker text)
-returns int
+returns table (queue text, kind text, job_count bigint)
 language plpgsql volatile
 set search_path = ''
 set plan_cache_mode = force_generic_plan
@@ -11,28 +11,30 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
+#variable_conflict use_column
 declare
   v_ids bigint[];
+  v_queues text[];
+  v_kinds text[];
 begin
   if coalesce(release_worker_jobs.worker, '') = '' then
     perform pgwake.raise_invalid(
       'no worker given', 'Name it as it stands in claimed_by of its running jobs.');
   end if;
-  select array_agg(held.id) into v_ids
+  select array_agg(held.id), array_agg(held.queue), array_agg(held.kind)
+  into v_ids, v_queues, v_kinds
   from (
-    select j.id
+    select j.id, j.queue, j.kind
     from pgwake.jobs_live as j
     where j.status = 'running' and j.claimed_by = release_worker_jobs.worker
     order by j.id
     for update skip locked
   ) as held;
-  if v_ids is null then
-    return 0;
-  end if;
   perform pgwake.crash_jobs(v_ids, format('the worker died; worker %s', release_worker_jobs.worker));
-  return cardinality(v_ids);
+  return query
+  select u.queue, u.kind, count(*) from unnest(v_queues, v_kinds) as u(queue, kind) group by u.queue, u.kind;
 end
 $$;
 
-comment on function pgwake.release_worker_jobs is 'Gives back what a dead worker had, as crashes; returns how many jobs.';
+comment on function pgwake.release_worker_jobs is 'Gives back what a dead worker had, as crashes; returns how many jobs, by queue and kind.';
 revoke all on function pgwake.release_worker_jobs from public;

@@ -199,3 +199,11 @@ class Listener:
     async def events(self) -> list[Row]:
         """The same for status events, which are JSON."""
         return [json.loads(payload) for payload in await self.heard()]
+
+
+async def sweep(connection: Connection, offset: str | None = None) -> int:
+    """Sweep, having moved the clock if an offset is given; how many jobs it took."""
+    if offset is not None:
+        await set_clock(connection, offset)
+    swept = await rows(connection, "sweep_expired_leases")
+    return sum(row["job_count"] for row in swept)

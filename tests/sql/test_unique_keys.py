@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sql.helpers import (
+    Row,
     call,
     claim,
     insert,
@@ -15,16 +16,16 @@ from sql.helpers import (
     refused,
     running,
     set_clock,
-    set_queue,
     status,
+    sweep,
     waits,
 )
 from support import Connect, Connection
 
-END: dict[str, Callable[[Connection, dict[str, Any]], Awaitable[Any]]] = {
-    "completed": lambda c, j: call(c, "complete_job", **pair(j)),
-    "failed": lambda c, j: call(c, "fail_job", **pair(j), retryable=False),
-    "cancelled": lambda c, j: call(c, "force_fail_job", job_id=j["id"], reason="x"),
+END: dict[str, Callable[[Connection, Row], Awaitable[Any]]] = {
+    "completing": lambda c, j: call(c, "complete_job", **pair(j)),
+    "failing": lambda c, j: call(c, "fail_job", **pair(j), retryable=False),
+    "forcing": lambda c, j: call(c, "force_fail_job", job_id=j["id"], reason="x"),
 }
 
 
@@ -143,7 +144,6 @@ async def test_jobs_without_a_key_are_never_the_same(connection: Connection) -> 
 async def test_a_job_with_a_key_goes_back_to_pending_by_every_way(
     connection: Connection,
 ) -> None:
-    await set_queue(connection, backoff_cap=None)
     claimed = await running(connection, kind="a", unique_key="k")
     await call(connection, "fail_job", **pair(claimed))
     await set_clock(connection, "1 hour")
@@ -151,7 +151,7 @@ async def test_a_job_with_a_key_goes_back_to_pending_by_every_way(
     await call(connection, "release_jobs", job_ids=[claimed["id"]], lease_ids=[claimed["lease_id"]])
     (claimed,) = await claim(connection)
     await set_clock(connection, "2 hours")
-    assert await call(connection, "sweep_expired_leases") == 1
+    assert await sweep(connection) == 1
 
     assert (await job(connection, claimed["id"]))["unique_key"] == "k"
 

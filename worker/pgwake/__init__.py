@@ -4,9 +4,8 @@ from pgwake.errors import ConfigurationError, PgwakeError
 from pgwake.job import Job
 from pgwake.registry import Registry, job
 from pgwake.settings import Settings
+from pgwake.version import __version__
 from pgwake.worker import Worker
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ConfigurationError",
@@ -15,5 +14,6 @@ __all__ = [
     "Registry",
     "Settings",
     "Worker",
+    "__version__",
     "job",
 ]

@@ -105,7 +105,10 @@ class Claimer:
             )
         except asyncpg.PostgresError as error:
             log.error(
-                "claim refused", queue=self.feed.queue, error=str(error), hint=error.hint
+                "claim refused",
+                queue=self.feed.queue,
+                error=str(error),
+                hint=error.hint,
             )
             return None
         self._metrics.claim_seconds.observe(monotonic() - started)

@@ -53,7 +53,14 @@ def is_transient(error: BaseException) -> bool:
         return (error.sqlstate or "").startswith(_TRANSIENT) or isinstance(
             error, asyncpg.InvalidCachedStatementError
         )
-    return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError | EOFError)
+    return isinstance(
+        error,
+        OSError
+        | TimeoutError
+        | EOFError
+        | asyncpg.InterfaceError
+        | asyncpg.InternalClientError,
+    )
 
 
 def backoff(attempt: int, cap: float = 2.0) -> float:
@@ -86,9 +93,7 @@ class Session:
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
 
-    async def call(
-        self, query: Callable[[Connection], Awaitable[T]]
-    ) -> T:
+    async def call(self, query: Callable[[Connection], Awaitable[T]]) -> T:
         """Run a query until it has an answer; repeat what failed for a passing reason.
 
         Only for statements that may be run twice, as all of pgwake's may: a lost

@@ -17,7 +17,7 @@ class EmbeddedServerError(PgwakeError):
 
 
 class InvalidPayloadError(PgwakeError):
-    """A job's payload does not fit its handler's signature; the message names the field."""
+    """A job's payload does not fit its handler's signature; the message says where."""
 
 
 class InvalidValueError(PgwakeError, ValueError):

@@ -12,7 +12,7 @@ class Feed:
     """What stands between the claims of one queue and its slots.
 
     Slots take jobs from a deque: no task, stream or queue object a job. The lifeline's
-    thread may take unstarted jobs away, so nothing here trusts a length it has just read.
+    thread may take unstarted jobs away, so nothing here trusts a length just read.
 
     Args:
         queue: The queue's name.
@@ -38,7 +38,7 @@ class Feed:
         return self.busy + len(self.ready)
 
     def put(self, jobs: Iterable[Job]) -> None:
-        """Hand over claimed jobs; those that crashed before go first, never prefetched."""
+        """Hand over claimed jobs; those that crashed before go first."""
         for job in jobs:
             if job.crash_count:
                 self.ready.appendleft(job)

@@ -46,8 +46,9 @@ Statement: TypeAlias = Callable[[Connection, Sequence[End]], Awaitable[list[str]
 class Finisher:
     """Buffers what became of jobs, and tells the database in order of arrival.
 
-    A job stays in the holdings, its lease kept up, until its end is written. A statement
-    that fails for a passing reason is repeated under the fence, which changes no outcome.
+    A job stays in the holdings, its lease kept up, until its end is written. A
+    statement that fails for a passing reason is repeated under the fence, which changes
+    no outcome.
 
     Args:
         session: A session of its own.
@@ -70,7 +71,7 @@ class Finisher:
         self._written.set()
 
     def complete(self, job: Job, result: str | None, seconds: float) -> None:
-        """End a job as completed, its result as JSON text; seconds: the handler's run."""
+        """End a job as completed, its result as JSON text; seconds: the run."""
         self._put(End(job, seconds, result))
 
     def fail(
@@ -145,8 +146,8 @@ class Finisher:
             await self._write(completed, _complete)
         if failed:
             await self._write(failed, _fail)
-        for reason in released:
-            await self._write(released[reason], _release)
+        for ends in released.values():
+            await self._write(ends, _release)
         del self._ends[: len(batch)]
 
     async def _write(self, ends: Sequence[End], statement: Statement) -> None:
@@ -169,10 +170,15 @@ class Finisher:
         if isinstance(end.what, queue.Failure | Release):
             # Its lease runs out and it is swept: late, but not lost.
             self._holdings.discard(end.job)
-            log.error("end refused", job=end.job.id, kind=end.job.kind, error=str(error))
+            log.error(
+                "end refused", job=end.job.id, kind=end.job.kind, error=str(error)
+            )
         else:
             self.fail(
-                end.job, end.seconds, f"the result can't be stored: {error}", reason="invalid"
+                end.job,
+                end.seconds,
+                f"the result can't be stored: {error}",
+                reason="invalid",
             )
 
     def _ended(self, end: End, outcome: str) -> None:
@@ -213,13 +219,15 @@ async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
 
 
 def _message(error: BaseException | str) -> str:
-    """One line that says what it is, then the end of the traceback, 4,000 characters."""
+    """A line that says what it is, then the end of the traceback; 4,000 characters."""
     if isinstance(error, str):
         return storable(error[:4000])
     try:
         title = f"{type(error).__name__}: {error}"
-    except Exception as unprintable:  # a user's __str__
-        title = f"{type(error).__name__} (its str() raises {type(unprintable).__name__})"
+    except Exception as unprintable:  # noqa: BLE001, a user's __str__
+        title = (
+            f"{type(error).__name__} (its str() raises {type(unprintable).__name__})"
+        )
     frames = traceback.extract_tb(error.__traceback__)
     trace = "".join(
         traceback.format_list([f for f in frames if not f.filename.startswith(_OURS)])

@@ -24,7 +24,7 @@ class Health:
     Attributes:
         main_lag: How late the main loop answered the lifeline, in seconds.
         is_draining: Whether the worker has been told to stop.
-        database_seen_at: When the database last answered a look, on the monotonic clock.
+        database_seen_at: When the database last answered, on the monotonic clock.
     """
 
     def __init__(self, metrics: Metrics) -> None:

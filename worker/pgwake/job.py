@@ -25,9 +25,10 @@ class Job:
         attempt: Which attempt this is, from 1.
         max_attempts: The job's own limit; None: by policy.
         lease_id: The fence of this attempt.
-        stop_reason: Why the handler is to stop, once it is: timeout, cancelled (somebody
-            asked for it), lease_lost (another worker has the job by now) or shutdown.
-            A handler in a thread can't be interrupted; it should look from time to time.
+        stop_reason: Why the handler is to stop, once it is: timeout, cancelled
+            (somebody asked for it), lease_lost (another worker has the job by now) or
+            shutdown. A handler in a thread can't be interrupted; it should look from
+            time to time.
     """
 
     __slots__ = (
@@ -115,7 +116,7 @@ class Job:
 
     @property
     def queue_seconds(self) -> float:
-        """Seconds from when it was due until it was claimed, by the database's clock."""
+        """Seconds from being due to being claimed, by the database's clock."""
         due = self.created_at
         if self._options and (run_at := self.options.get("run_at")):
             due = datetime.fromisoformat(run_at)

@@ -30,10 +30,14 @@ class JobLog:
             log.info("job completed", **self._fields(job, seconds))
         elif outcome == "retry":
             log.warning(
-                "attempt failed, will retry", **self._fields(job, seconds), error=message
+                "attempt failed, will retry",
+                **self._fields(job, seconds),
+                error=message,
             )
         elif outcome == "failed":
-            log.error("job failed for good", **self._fields(job, seconds), error=message)
+            log.error(
+                "job failed for good", **self._fields(job, seconds), error=message
+            )
         elif outcome == "cancelled":
             log.info("job cancelled", **self._fields(job, seconds))
         else:

@@ -1,4 +1,4 @@
-"""The lifeline: a thread with a loop of its own, which a blocked main loop can't stop."""
+"""The lifeline: a thread with its own loop, which a blocked main loop can't stop."""
 
 import asyncio
 import os
@@ -287,7 +287,9 @@ class Lifeline:
                 others = [job for job in list(self._holdings) if job not in hung]
                 begun = [job for job in others if job.started_at is not None]
                 await self._give_back(begun, "shutdown")
-                await self._give_back([j for j in others if j not in begun], "unstarted")
+                await self._give_back(
+                    [j for j in others if j not in begun], "unstarted"
+                )
         finally:
             os._exit(EXIT_HUNG)
 

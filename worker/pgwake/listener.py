@@ -7,13 +7,21 @@ from time import monotonic
 import asyncpg
 import structlog
 
-from pgwake.connection import Connection, backoff, connect
+from pgwake.connection import backoff, connect
 from pgwake.metrics import Metrics
 from pgwake.queue import CHANNEL
 
 log = structlog.get_logger()
 
 PING_SECONDS = 5.0
+_FAULTS = (
+    OSError,
+    TimeoutError,
+    EOFError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 
 
 class Listener:
@@ -49,11 +57,10 @@ class Listener:
         failures = 0
         while True:
             started = monotonic()
+            problem: BaseException | None = None
             try:
                 await self._listen()
-            except (OSError, TimeoutError, EOFError, asyncpg.PostgresError) as error:
-                problem = error
-            except asyncpg.InterfaceError as error:
+            except _FAULTS as error:
                 problem = error
             finally:
                 self._show(is_up=False)
@@ -78,7 +85,7 @@ class Listener:
                 except TimeoutError:
                     # A half-open socket raises nothing by itself, for hours.
                     async with asyncio.timeout(self._timeout):
-                        await connection.execute("")
+                        await connection.execute("select")
             raise ConnectionResetError("the session has ended")
         finally:
             connection.terminate()
@@ -91,6 +98,3 @@ class Listener:
     def _show(self, *, is_up: bool) -> None:
         self.is_up = is_up
         self._metrics.listener_up.set(is_up)
-
-
-__all__ = ["Connection", "Listener"]

@@ -43,7 +43,9 @@ class Metrics:
         job = ("queue", "kind")
         self._claimed = self._counter("jobs_claimed", "claims of a job", job)
         self._completed = self._counter("jobs_completed", "jobs completed", job)
-        self._failed = self._counter("jobs_failed", "jobs sent to the dead letters", job)
+        self._failed = self._counter(
+            "jobs_failed", "jobs sent to the dead letters", job
+        )
         self._retried = self._counter(
             "jobs_retried", "failed attempts that will be retried", job
         )
@@ -105,7 +107,7 @@ class Metrics:
             self._queue_seconds.labels(*labels).observe(job.queue_seconds)
 
     def ended(self, job: Job, outcome: str, seconds: float) -> None:
-        """Count how an attempt ended: completed, retry, failed, cancelled, lease_lost."""
+        """Count how an attempt ended."""
         counter = {
             "completed": self._completed,
             "retry": self._retried,

@@ -75,10 +75,11 @@ async def _work(settings: Settings, order: dict[str, Any]) -> None:
 def run_loop(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine, on uvloop where it is installed."""
     try:
-        from uvloop import run
+        import uvloop  # noqa: PLC0415, the extra "fast"
     except ImportError:
-        from asyncio import run
-    run(work)
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class Quarantine:
         self._poll_interval = poll_interval
 
     async def run(self) -> None:
-        """Look for suspects for ever: the embedded worker's way, beside ordinary jobs."""
+        """Look for suspects for ever: the way of a worker without a supervisor."""
         queues = [claimer.feed.queue for claimer in self._claimers]
         while True:
             wait = self._poll_interval

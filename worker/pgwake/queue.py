@@ -1,5 +1,6 @@
 """The queue's SQL: the one module with SQL text, a function for each of pgwake's."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -82,9 +83,7 @@ async def claim_batch(
     suspects: bool = False,
 ) -> Claim:
     """Claim up to count due jobs; see sql/functions/claim_batch.sql."""
-    row = await connection.fetchrow(
-        _CLAIM_BATCH, queue, count, worker, lease, suspects
-    )
+    row = await connection.fetchrow(_CLAIM_BATCH, queue, count, worker, lease, suspects)
     assert row is not None  # noqa: S101, the function always answers with one row
     return Claim(row[0], row[1], row[2])
 
@@ -158,9 +157,9 @@ async def seconds_to_suspect(
     return seconds
 
 
-async def maintain(connection: Connection, step: str) -> str:
-    """Do a step of the upkeep; what it did, as JSON text."""
-    done: str = await connection.fetchval(_MAINTAIN, step)
+async def maintain(connection: Connection, step: str) -> dict[str, Any]:
+    """Do a step of the upkeep; what it did."""
+    done: dict[str, Any] = json.loads(await connection.fetchval(_MAINTAIN, step))
     return done
 
 

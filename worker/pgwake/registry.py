@@ -1,9 +1,9 @@
 """Handlers: which function runs which kind of job, and how its arguments are read."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -91,7 +91,9 @@ class Registry:
         def register(function: F) -> F:
             if kind in self._handlers and self._handlers[kind].function != function:
                 raise ConfigurationError(f"kind {kind!r} has two handlers")
-            self._handlers[kind] = _handler(kind, function, queue, max_attempts, timeout)
+            self._handlers[kind] = _handler(
+                kind, function, queue, max_attempts, timeout
+            )
             return function
 
         return register
@@ -148,14 +150,16 @@ def _arguments(
     try:
         parameters = inspect.signature(function, eval_str=True).parameters
     except (NameError, TypeError, ValueError) as error:
-        raise ConfigurationError(f"{kind}: its signature can't be read: {error}") from None
+        raise ConfigurationError(
+            f"{kind}: its signature can't be read: {error}"
+        ) from None
     job_parameter = None
     fields: dict[str, Any] = {}
-    extra: Mapping[str, Any] = {"extra": "forbid"}
+    extra: Literal["forbid", "allow"] = "forbid"
     for name, parameter in parameters.items():
         match parameter.kind:
             case parameter.VAR_KEYWORD:
-                extra = {"extra": "allow"}
+                extra = "allow"
                 continue
             case parameter.POSITIONAL_ONLY | parameter.VAR_POSITIONAL:
                 raise ConfigurationError(
@@ -165,15 +169,17 @@ def _arguments(
             job_parameter = name
             continue
         # Under other names, since a model can't have fields such as "copy" or "_id".
-        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
+        annotation = (
+            Any if parameter.annotation is parameter.empty else parameter.annotation
+        )
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[f"field_{len(fields)}"] = (
             annotation,
             Field(default, validation_alias=name),
         )
-    if not fields and extra["extra"] == "forbid":
+    if not fields and extra == "forbid":
         return job_parameter, None
-    config = ConfigDict(arbitrary_types_allowed=True, **extra)
+    config = ConfigDict(arbitrary_types_allowed=True, extra=extra)
     return job_parameter, create_model(kind, __config__=config, **fields)
 
 

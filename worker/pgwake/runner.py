@@ -70,13 +70,14 @@ class Runner:
 
     async def _run(self, job: Job) -> None:
         handler = self._registry.get(job.kind)
-        if job.stop_reason is not None:  # before it has begun
+        if job.should_stop:  # before it has begun
             self._stopped(job, 0.0)
-            return
-        if handler is None:
+        elif handler is None:
             self._finisher.release(job, "unknown_kind")
-            return
+        else:
+            await self._attempt(job, handler)
 
+    async def _attempt(self, job: Job, handler: Handler) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101, a slot is a task
         started = job.started_at = monotonic()
@@ -94,8 +95,8 @@ class Runner:
             value = await self._call(handler, job)
             if value is not None:
                 result = dumps(value)
-        except BaseException as error:  # noqa: BLE001, whatever a handler may raise
-            if job.stop_reason is None and task.cancelling():
+        except BaseException as error:
+            if not job.should_stop and task.cancelling():
                 raise  # the slot itself is being ended
             problem = error
         finally:
@@ -103,12 +104,12 @@ class Runner:
             self.running.discard(job)
             if timer is not None:
                 timer.cancel()
-            if job.stop_reason is not None:
+            if job.should_stop:
                 while task.cancelling():
                     task.uncancel()
 
         seconds = monotonic() - started
-        if job.stop_reason is not None:
+        if job.should_stop:
             self._stopped(job, seconds, handler)
         elif problem is None:
             self._finisher.complete(job, result, seconds)
@@ -125,8 +126,10 @@ class Runner:
                 max_attempts=handler.max_attempts,
             )
 
-    def _stopped(self, job: Job, seconds: float, handler: Handler | None = None) -> None:
-        """End a job that was told to stop: however its handler took it, it is not done."""
+    def _stopped(
+        self, job: Job, seconds: float, handler: Handler | None = None
+    ) -> None:
+        """End a job that was told to stop: never as done."""
         match job.stop_reason:
             case "timeout" if handler is not None:
                 self._finisher.fail(

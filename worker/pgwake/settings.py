@@ -22,7 +22,7 @@ Words = Annotated[tuple[str, ...], NoDecode]
 
 
 class Settings(BaseSettings):
-    """What a worker is told. Durations are in seconds; each default suits production."""
+    """What a worker is told. Durations are in seconds; defaults suit production."""
 
     model_config = SettingsConfigDict(
         env_prefix="PGWAKE_",
@@ -81,7 +81,7 @@ class Settings(BaseSettings):
         default=9808,
         ge=0,
         le=65_535,
-        description="port of the first process, the next ones follow; 0 switches it off",
+        description="port of the first process, the next ones follow; 0: none",
     )
     log_format: Literal["auto", "human", "json"] = Field(
         default="auto", description="auto: human on a terminal, json otherwise"

@@ -143,7 +143,7 @@ class Supervisor:
                 await self._pause(self._changed, min(wait, seconds or wait))
 
     async def _seconds_to_suspect(self) -> float | None:
-        """Ask the database; None if none is known, or it does not answer by the stop."""
+        """Ask the database; None if none is known, or it does not answer in time."""
         queues = self._queues.union(*(child.queues for child in self._children))
         question = asyncio.ensure_future(
             self._session.call(lambda c: queue.seconds_to_suspect(c, sorted(queues)))
@@ -198,7 +198,7 @@ class Child:
             start_new_session=True,
         )
         os.close(beat_fd)
-        os.set_blocking(beats, False)  # noqa: FBT003
+        os.set_blocking(beats, False)
         child = cls(process, names.new_worker_name(process.pid), beats)
         asyncio.get_running_loop().add_reader(beats, child._read_beats)
         child._write(
@@ -248,7 +248,9 @@ class Child:
                 silent = monotonic() - self._beat_at
                 # Before the first beat it imports the user's modules, which takes long.
                 if silent > (stall_seconds if self.queues else START_SECONDS):
-                    log.error("process silent, killed", pid=self.pid, seconds=round(silent))
+                    log.error(
+                        "process silent, killed", pid=self.pid, seconds=round(silent)
+                    )
                     self.send(signal.SIGKILL)
                 await asyncio.wait({ended}, timeout=min(1.0, stall_seconds / 4))
             return await ended

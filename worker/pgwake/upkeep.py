@@ -27,8 +27,8 @@ class Upkeep:
         session: A session of its own.
         health: Where it is noted that the database answers.
         metrics: Where the queues' gauges are.
-        renewal_interval: Seconds; a session sweeps only when it has been up for as long,
-            so that after an outage of the database the others can renew before.
+        renewal_interval: Seconds; a session sweeps only when it has been up for as
+            long, so that after an outage of the database the others can renew before.
     """
 
     def __init__(
@@ -55,12 +55,18 @@ class Upkeep:
                 if step == "stats":
                     await self._show_queues()
                 elif step != "sweep" or self._may_sweep():
-                    await self._session.call(lambda c, s=step: queue.maintain(c, s))  # type: ignore[misc]
+                    await self._do(step)
                 self._health.database_seen_at = monotonic()
             except asyncpg.PostgresError as error:
                 log.error("upkeep refused", step=step, error=str(error))
             every = STEPS.get(step, STATS_SECONDS)
             due[step] = monotonic() + every * random.uniform(0.9, 1.1)  # noqa: S311
+
+    async def _do(self, step: str) -> None:
+        done = await self._session.call(lambda c: queue.maintain(c, step))
+        for queue_name, kind, count in done.get("crashed", ()):
+            log.warning("leases ran out", queue=queue_name, kind=kind, jobs=count)
+            self._metrics.crashed(queue_name, kind, count)
 
     def _may_sweep(self) -> bool:
         up_since = self._session.up_since

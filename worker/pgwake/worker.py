@@ -34,8 +34,8 @@ FLUSH_DEADLINE = 10.0  # seconds that the last ends may take to be written
 class Worker:
     """Runs jobs in this process, on the running loop.
 
-    `pgwake run` starts one in each of its child processes. An application may have one of
-    its own:
+    `pgwake run` starts one in each of its child processes. An application may have one
+    of its own:
 
         async with Worker(Settings.load(queues="default:5")):
             ...
@@ -228,7 +228,9 @@ class Worker:
     async def _check_schema(self, session: Session) -> None:
         version = await session.call(queue.schema_version)
         if version != queue.SCHEMA_VERSION:
-            found = "no pgwake schema" if version is None else f"pgwake schema {version}"
+            found = (
+                "no pgwake schema" if version is None else f"pgwake schema {version}"
+            )
             raise ConfigurationError(
                 f"the database has {found}, this worker needs {queue.SCHEMA_VERSION}: "
                 "run `pgwake init` with the version that the workers have"
@@ -268,4 +270,3 @@ def import_handlers(modules: tuple[str, ...]) -> None:
                 f"--import {module}: no module named {error.name!r}; is its folder on "
                 "PYTHONPATH?"
             ) from error
-

@@ -1,5 +1,5 @@
--- A job's errors with one more failed attempt; the last 20 are kept, messages clipped to 4,000 characters, so that a
--- row's size stays bounded.
+-- A job's errors with one more failed attempt; the last 20 are kept, messages clipped to 4,000 characters and reasons
+-- to 100, so that a row's size stays bounded.
 create or replace function pgwake.append_error(
   errors jsonb, attempt int, worker text, reason text, message text
 )
@@ -16,7 +16,7 @@ as $$
       'attempt', append_error.attempt,
       'at', pgwake.now(),
       'worker', append_error.worker,
-      'reason', append_error.reason,
+      'reason', left(append_error.reason, 100),
       'message', left(append_error.message, 4000)
     ))
 $$;

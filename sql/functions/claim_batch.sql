@@ -138,7 +138,7 @@ begin
   if cardinality(v_ids) > 0 then
     with claimed as (
       update pgwake.jobs_live as j
-      set status = 'running', attempt = j.attempt + 1, lease_id = v_lease_id,
+      set status = 'running', attempt = least(j.attempt, 2147483646) + 1, lease_id = v_lease_id,
         lease_expires_at = v_now + v_lease, claimed_by = v_worker, started_at = v_now
       where j.id = any (v_ids)
       returning j.*

@@ -16,7 +16,8 @@ declare
   v_job record;
 begin
   for v_job in
-    select j.id, j.queue, j.kind, j.attempt, j.crash_count + 1 as crash_count, j.cancel_requested_at,
+    select j.id, j.queue, j.kind, j.attempt,
+      least(j.crash_count, 2147483646) + 1 as crash_count, j.cancel_requested_at,
       coalesce(j.max_attempts, q.max_attempts, 20) as max_attempts,
       coalesce(q.max_crashes, 5) as max_crashes, q.backoff_base, q.backoff_cap
     from pgwake.jobs_live as j
@@ -35,7 +36,7 @@ begin
       update pgwake.jobs_live as j
       set status = 'pending', lease_id = null, lease_expires_at = null, claimed_by = null, started_at = null,
         errors = pgwake.append_error(j.errors, j.attempt, j.claimed_by, 'crashed', crash_jobs.message),
-        attempt = case when v_job.crash_count > 2 then j.attempt else j.attempt - 1 end,
+        attempt = case when v_job.crash_count > 2 then j.attempt else greatest(j.attempt - 1, 0) end,
         run_at = case
           when v_job.crash_count > 2 then
             pgwake.now() + pgwake.retry_delay(j.attempt, v_job.backoff_base, v_job.backoff_cap)

@@ -2,7 +2,7 @@
 --
 -- Parallel arrays; those after lease_ids may be left out, and so may single values (null):
 --   errors        the message, kept clipped in the job's errors
---   reasons       failed (default), timeout, or invalid: what a metric would tell apart
+--   reasons       failed (default), timeout, or invalid: what a metric would tell apart; kept clipped too
 --   retry_ins     delay before the next attempt; default retry_delay() with the queue's backoff; at most 10 years
 --   retryables    false: straight to the dead letters
 --   max_attempts  the limit that the worker knows for the kind; a job's own comes before it, the queue's after it, then 20
@@ -29,20 +29,30 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_outcomes text[] := array_fill(null::text, array[cardinality(fail_jobs.job_ids)]);
+  v_outcomes text[];
   v_watched text[] := pgwake.watched_queues();
   v_item record;
   v_job record;
   v_outcome text;
 begin
   perform pgwake.check_leases(fail_jobs.job_ids, fail_jobs.lease_ids);
+  if exists (
+    select from unnest(array[
+      cardinality(fail_jobs.errors), cardinality(fail_jobs.reasons), cardinality(fail_jobs.retry_ins),
+      cardinality(fail_jobs.retryables), cardinality(fail_jobs.max_attempts)]) as a(length)
+    where a.length <> cardinality(fail_jobs.job_ids)
+  ) then
+    perform pgwake.raise_invalid(
+      format('an array has not %s values', cardinality(fail_jobs.job_ids)),
+      'Pass one value for each job id (null for none), or leave the array out.');
+  end if;
+  v_outcomes := array_fill(null::text, array[cardinality(fail_jobs.job_ids)]);
   for v_item in
     select u.id, u.lease_id, u.message, coalesce(u.reason, 'failed') as reason, u.retry_in, u.retryable,
       u.max_attempts, u.place
     from unnest(fail_jobs.job_ids, fail_jobs.lease_ids, fail_jobs.errors, fail_jobs.reasons,
                 fail_jobs.retry_ins, fail_jobs.retryables, fail_jobs.max_attempts)
       with ordinality as u(id, lease_id, message, reason, retry_in, retryable, max_attempts, place)
-    where u.place <= cardinality(fail_jobs.job_ids)
     order by u.id
   loop
     select j.queue, j.kind, j.attempt, j.cancel_requested_at, q.backoff_base, q.backoff_cap,

@@ -9,15 +9,13 @@ begin
   if coalesce(force_end_job.reason, '') = '' then
     perform pgwake.raise_invalid('no reason given', 'Say why; it is kept in the job''s errors.');
   end if;
+  perform from pgwake.jobs_live as j where j.id = force_end_job.job_id for update;
+  if not found then
+    perform pgwake.raise_outcome(force_end_job.job_id, 'no_such_job');
+  end if;
   update pgwake.jobs_live as j
   set lease_id = gen_random_uuid()
   where j.id = force_end_job.job_id and j.status = 'running';
-  if not found then
-    perform from pgwake.jobs_live as j where j.id = force_end_job.job_id for update;
-    if not found then
-      perform pgwake.raise_outcome(force_end_job.job_id, 'no_such_job');
-    end if;
-  end if;
   perform pgwake.end_job(
     force_end_job.job_id, force_end_job.new_status, 'forced',
     format('%s (by %s)', force_end_job.reason, session_user));

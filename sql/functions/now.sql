@@ -6,7 +6,7 @@ create or replace function pgwake.now()
 returns timestamptz
 language sql stable parallel safe
 as $$
-  select now() + coalesce(nullif(current_setting('pgwake.clock_offset', true), ''), '0')::interval
+  select pg_catalog.now() + coalesce(nullif(current_setting('pgwake.clock_offset', true), ''), '0')::interval
 $$;
 
 comment on function pgwake.now is 'The queue''s clock: now() plus the setting pgwake.clock_offset.';

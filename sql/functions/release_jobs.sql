@@ -32,6 +32,12 @@ begin
       format('reason is %L', release_jobs.reason), 'Use unstarted, shutdown or unknown_kind.');
   end if;
 
+  -- All locks first, since those to be cancelled are not locked by the update.
+  perform from pgwake.jobs_live as j
+  where j.id = any (release_jobs.job_ids) and j.lease_id = any (release_jobs.lease_ids)
+  order by j.id
+  for update;
+
   with mine as materialized (
     select u.id
     from unnest(release_jobs.job_ids, release_jobs.lease_ids) as u(id, lease_id)
@@ -44,7 +50,10 @@ begin
         when release_jobs.reason = 'shutdown' and j.bounce_count >= 19 then 0
         else least(j.attempt, 1)
       end,
-      bounce_count = j.bounce_count + case when release_jobs.reason = 'unstarted' then 0 else 1 end,
+      bounce_count = case
+        when release_jobs.reason = 'unstarted' then j.bounce_count
+        else least(j.bounce_count, 2147483646) + 1
+      end,
       run_at = case
         when release_jobs.reason = 'unknown_kind' then
           pgwake.now() + least(interval '1 second' * 2 ^ least(j.bounce_count, 20), interval '5 minutes')

@@ -135,15 +135,15 @@ def refused(
 
 
 async def waits(
-    connection: Connection, task: "asyncio.Task[Any]", other: Connection
+    connection: Connection, task: "asyncio.Task[Any]", observer: Connection
 ) -> None:
-    """Wait until the task's statement, on `connection`, waits for `other`'s lock."""
-    pid, holder = connection.get_server_pid(), other.get_server_pid()
+    """Wait until the task's statement, on `connection`, waits for a lock."""
+    pid = connection.get_server_pid()
 
     async def is_blocked() -> bool:
         assert not task.done(), f"did not wait: {task}"
-        blocked: bool = await other.fetchval(
-            "select $1 = any (pg_blocking_pids($2))", holder, pid
+        blocked: bool = await observer.fetchval(
+            "select cardinality(pg_blocking_pids($1)) > 0", pid
         )
         return blocked
 

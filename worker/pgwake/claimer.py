@@ -64,15 +64,24 @@ class Claimer:
         self._woken = asyncio.Event()
         self._claimed_at = monotonic()
         self._taken = 0
+        self._stopping = False
 
     def wake(self) -> None:
         """Look at the queue now; on the loop's thread."""
         self._woken.set()
 
+    def stop(self) -> None:
+        """Let run() end, with no claim cut off: what one took would be nobody's."""
+        self._stopping = True
+        self._woken.set()
+        self.feed.room.set()
+
     async def run(self) -> None:
-        """Claim for ever."""
+        """Claim until stopped."""
         while True:
             count = await self._room()
+            if self._stopping:
+                return
             self._woken.clear()  # before the look, so that no wake-up falls between
             async with self._gate:
                 claim = await self._claim(count)
@@ -124,7 +133,7 @@ class Claimer:
         while True:
             ahead = self._prefetch()
             room = feed.slots + ahead - feed.held
-            if room > 0 and len(feed.ready) <= ahead // 2:
+            if self._stopping or (room > 0 and len(feed.ready) <= ahead // 2):
                 self._claimed_at, self._taken = monotonic(), feed.taken
                 return min(room, MAX_BATCH)
             feed.low_water = ahead // 2

@@ -36,11 +36,16 @@ class Quarantine:
         self._session = session
         self._gate = gate
         self._poll_interval = poll_interval
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Let run() and run_due() end."""
+        self._stopping.set()
 
     async def run(self) -> None:
-        """Look for suspects for ever: the way of a worker without a supervisor."""
+        """Look for suspects until stopped: the way of a worker without a supervisor."""
         queues = [claimer.feed.queue for claimer in self._claimers]
-        while True:
+        while not self._stopping.is_set():
             wait = self._poll_interval
             with suppress(asyncpg.PostgresError):
                 seconds = await self._session.call(
@@ -50,16 +55,21 @@ class Quarantine:
                     await self.run_due()
                     continue
                 wait = min(wait, seconds or wait)
-            await asyncio.sleep(wait)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._stopping.wait()
 
     async def run_due(self) -> None:
         """Run every suspect that is due, each alone."""
         async with self._gate:
             await self._until_idle()
             for claimer in self._claimers:
-                while await claimer.claim_suspect():
+                while not self._stopping.is_set() and await claimer.claim_suspect():
                     await self._until_idle()
 
     async def _until_idle(self) -> None:
-        while any(claimer.feed.held for claimer in self._claimers):
+        while (
+            any(claimer.feed.held for claimer in self._claimers)
+            and not self._stopping.is_set()
+        ):
             await asyncio.sleep(0.01)

@@ -86,7 +86,9 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "human", "json"] = Field(
         default="auto", description="auto: human on a terminal, json otherwise"
     )
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="debug, info, warning or error"
+    )
     log_jobs_per_second: int = Field(
         default=100,
         ge=0,

@@ -28,6 +28,7 @@ from pgwake.upkeep import Upkeep
 
 log = structlog.get_logger()
 
+CLAIM_DEADLINE = 2.0  # seconds that a claim may take that is under way at the stop
 FLUSH_DEADLINE = 10.0  # seconds that the last ends may take to be written
 
 
@@ -178,12 +179,15 @@ class Worker:
                     self._ready.set()
                     await self._stopping.wait()
                     lifeline.health.is_draining = True
-                    claiming.cancel_scope.cancel()
+                    for one in (*claimers, quarantine):
+                        one.stop()
+                    deadline = anyio.current_time() + CLAIM_DEADLINE
+                    claiming.cancel_scope.deadline = deadline
                 await self._drain(feeds, finisher, runner)
                 tasks.cancel_scope.cancel()
         finally:
-            for one in (claims, ends, chores):
-                one.close()
+            for opened in (claims, ends, chores):
+                opened.close()
             await lifeline.stop()
             threads.shutdown(wait=False, cancel_futures=True)
             job_log.summarise()

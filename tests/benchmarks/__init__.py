@@ -1,0 +1,1 @@
+"""Benchmarks: commands of their own, never part of the tests."""

@@ -1,0 +1,115 @@
+"""The READMEs' generated tables: python -m tests.readme writes them anew.
+
+A table stands between <!-- name --> and <!-- /name -->; test_readme.py compares.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from pgwake.metrics import Metrics
+from pgwake.settings import Settings
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+READMES = sorted(
+    path
+    for path in CHECKOUT.glob("**/README.md")
+    if not any(part.startswith(".") for part in path.relative_to(CHECKOUT).parts)
+)
+
+_SIGNATURE = re.compile(
+    r"create or replace function pgwake\.(\w+)\((.*?)\)\nreturns (.*?)\nlanguage", re.DOTALL
+)
+_COMMENT = re.compile(r"comment on function pgwake\.(\w+) is\s+'((?:[^']|'')*)'")
+_INTERNAL = {
+    "after_change_queues",
+    "after_insert_jobs",
+    "analyze_jobs",
+    "announce",
+    "append_error",
+    "apply_retention",
+    "check_leases",
+    "finished_slot",
+    "fold_tallies",
+    "lease_outcome",
+    "raise_invalid",
+    "raise_outcome",
+    "ring",
+    "status_event",
+    "watched_queues",
+}
+
+
+def settings_table() -> str:
+    """Return a row a setting: variable, default, meaning."""
+    rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
+    for name, field in Settings.model_fields.items():
+        default = field.default
+        shown = "" if default is None or default == () else f"`{default}`"
+        meaning = field.description or ""
+        rows.append(f"| `PGWAKE_{name.upper()}` | {shown} | {meaning} |")
+    return "\n".join(rows)
+
+
+def metrics_table() -> str:
+    """Return a row a metric: name, type, labels, meaning."""
+    rows = ["| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
+    for metric in vars(Metrics([])).values():
+        found = metric.values() if isinstance(metric, dict) else [metric]
+        for one in found:
+            if not isinstance(one, MetricWrapperBase):
+                continue
+            family = one.describe()[0]
+            total = "_total" if family.type == "counter" else ""
+            labels = ", ".join(one._labelnames)
+            rows.append(
+                f"| `{family.name}{total}` | {family.type} | {labels} "
+                f"| {family.documentation} |"
+            )
+    return "\n".join(rows)
+
+
+def sql_table() -> str:
+    """Return a row a function that users call: signature, answer, meaning."""
+    rows = ["| function | returns | what |", "| --- | --- | --- |"]
+    for path in sorted((CHECKOUT / "sql" / "functions").glob("*.sql")):
+        text = path.read_text()
+        signature, comment = _SIGNATURE.search(text), _COMMENT.search(text)
+        assert signature is not None, f"{path.name} has no function"
+        assert comment is not None, f"{path.name} has no comment"
+        name, arguments, answer = signature.groups()
+        what = comment[2].replace("''", "'")
+        if name in _INTERNAL or what.startswith("Internal:"):
+            continue
+        arguments = re.sub(r"\s*--.*", "", arguments)
+        rows.append(
+            f"| `{name}({' '.join(arguments.split())})` "
+            f"| `{' '.join(answer.split())}` | {what} |"
+        )
+    return "\n".join(rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "settings": settings_table,
+    "metrics": metrics_table,
+    "sql": sql_table,
+}
+
+
+def with_tables(text: str) -> str:
+    """Return the text of a README with its tables made anew."""
+    for name, table in TABLES.items():
+        text = re.sub(
+            rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)",
+            lambda match, table=table: match[1] + table() + match[2],  # type: ignore[misc]
+            text,
+            flags=re.DOTALL,
+        )
+    return text
+
+
+if __name__ == "__main__":
+    for readme in READMES:
+        readme.write_text(with_tables(readme.read_text()))

@@ -1,0 +1,261 @@
+"""fail_jobs, and fail_job which is a batch of one."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sql.helpers import (
+    ABSENT,
+    Row,
+    call,
+    claim,
+    insert_many,
+    job,
+    leaf,
+    pair,
+    pairs,
+    refused,
+    running,
+    set_clock,
+    set_queue,
+)
+from support import Connection
+
+
+async def fail(connection: Connection, held: Row, **arguments: Any) -> str:
+    outcome: str = await call(connection, "fail_job", **pair(held), **arguments)
+    return outcome
+
+
+async def fail_and_reclaim(connection: Connection, held: Row) -> Row:
+    assert await fail(connection, held, retry_in=timedelta(0)) == "retry"
+    (again,) = await claim(connection)
+    return again
+
+
+async def test_a_failed_attempt_leads_to_another(connection: Connection) -> None:
+    held = await running(connection)
+
+    assert await fail(connection, held, error="boom") == "retry"
+    row = await job(connection, held["id"])
+    assert (row["status"], row["attempt"], row["lease_id"]) == ("pending", 1, None)
+    (again,) = await claim(connection) or await claim_later(connection)
+    assert (again["id"], again["attempt"]) == (held["id"], 2)
+
+
+async def claim_later(connection: Connection) -> list[Row]:
+    await set_clock(connection, "1 hour")
+    return await claim(connection)
+
+
+async def test_the_error_is_kept_with_what_is_known_of_the_attempt(
+    connection: Connection,
+) -> None:
+    held = await running(connection)
+    async with connection.transaction():
+        await fail(connection, held, error="boom", reason="timeout")
+        at = await connection.fetchval("select to_jsonb(pgwake.now())")
+
+    assert (await job(connection, held["id"]))["errors"] == [
+        {
+            "attempt": 1,
+            "at": at,
+            "worker": "w1",
+            "reason": "timeout",
+            "message": "boom",
+        }
+    ]
+
+
+async def test_only_the_last_twenty_errors_are_kept_each_clipped(
+    connection: Connection,
+) -> None:
+    held = await running(connection, max_attempts=100)
+    for n in range(25):
+        error = f"{n} " + "é" * 10000
+        await fail(connection, held, error=error, retry_in=timedelta(0), reason="r" * 999)
+        (held,) = await claim(connection)
+
+    errors = (await job(connection, held["id"]))["errors"]
+    assert [error["attempt"] for error in errors] == list(range(6, 26))
+    assert errors[-1]["message"] == ("24 " + "é" * 10000)[:4000]
+    assert {len(error["reason"]) for error in errors} == {100}
+
+
+async def test_the_last_attempt_sends_it_to_the_dead_letters(
+    connection: Connection,
+) -> None:
+    held = await running(connection, max_attempts=2)
+    held = await fail_and_reclaim(connection, held)
+
+    assert await fail(connection, held, error="boom") == "failed"
+    assert await leaf(connection, held["id"]) == "jobs_failed"
+    dead = await job(connection, held["id"])
+    assert (dead["attempt"], dead["lease_id"]) == (2, held["lease_id"])
+    assert dead["errors"][-1]["message"] == "boom"
+
+
+async def test_the_jobs_own_limit_precedes_the_workers_and_the_queues(
+    connection: Connection,
+) -> None:
+    async def outcome(own: int | None, worker: int | None, queue: int | None) -> str:
+        await set_queue(connection, max_attempts=queue)
+        held = await running(connection, max_attempts=own)
+        answer = await fail(connection, held, max_attempts=worker)
+        await call(connection, "cancel_job", job_id=held["id"])
+        return answer
+
+    assert await outcome(1, 9, 9) == "failed"
+    assert await outcome(9, 1, 1) == "retry"
+    assert await outcome(None, 1, 9) == "failed"
+    assert await outcome(None, 9, 1) == "retry"
+    assert await outcome(None, None, 1) == "failed"
+    assert await outcome(None, None, None) == "retry"
+
+
+@pytest.mark.parametrize(("attempt", "outcome"), [(18, "retry"), (19, "failed")])
+async def test_without_any_limit_there_are_twenty_attempts(
+    connection: Connection, attempt: int, outcome: str
+) -> None:
+    held = await running(connection, attempt=attempt)
+
+    assert await fail(connection, held) == outcome
+
+
+async def test_what_can_not_be_retried_is_dead_at_once(connection: Connection) -> None:
+    held = await running(connection)
+
+    assert await fail(connection, held, retryable=False) == "failed"
+
+
+async def test_the_next_attempt_comes_after_the_queues_backoff(
+    connection: Connection,
+) -> None:
+    base, cap = timedelta(hours=1), timedelta(hours=2)
+    await set_queue(connection, backoff_base=base, backoff_cap=cap)
+    await insert_many(connection, 60)
+    for held in await claim(connection, 60):
+        await fail(connection, held)
+
+    delays = await connection.fetch(
+        "select extract(epoch from run_at - now())::float8 / 3600 from pgwake.jobs_live"
+    )
+    hours = sorted(hours for (hours,) in delays)
+    assert -0.1 < hours[0] < 0.4 < 0.6 < hours[-1] < 1  # full jitter up to the base
+
+
+async def test_an_explicit_delay_is_kept_exactly(connection: Connection) -> None:
+    held = await running(connection)
+    async with connection.transaction():
+        await fail(connection, held, retry_in=timedelta(minutes=42))
+        now = await call(connection, "now")
+
+    assert (await job(connection, held["id"]))["run_at"] == now + timedelta(minutes=42)
+
+
+@pytest.mark.parametrize("retry_in", ["-1 ms", "10 years 1 ms", "178000000 years"])
+async def test_a_delay_out_of_range_is_refused_for_one_job(
+    connection: Connection, retry_in: str
+) -> None:
+    held = await running(connection)
+
+    with refused("PW003"):
+        await connection.execute(
+            f"select pgwake.fail_job($1, $2, retry_in => '{retry_in}')",
+            *pair(held).values(),
+        )
+
+
+@pytest.mark.parametrize(
+    ("retry_in", "stored"), [("-1 hour", "0"), ("178000000 years", "10 years")]
+)
+async def test_a_delay_out_of_range_is_clipped_in_a_batch(
+    connection: Connection, retry_in: str, stored: str
+) -> None:
+    held = await running(connection)
+    async with connection.transaction():
+        await connection.execute(
+            f"select pgwake.fail_jobs($1, $2, retry_ins => '{{{retry_in}}}')",
+            *pairs(held).values(),
+        )
+        expected = await connection.fetchval(f"select now() + interval '{stored}'")
+
+    assert (await job(connection, held["id"]))["run_at"] == expected
+
+
+async def test_a_deep_attempt_with_a_long_backoff_does_not_overflow(
+    connection: Connection,
+) -> None:
+    await connection.execute(
+        "insert into pgwake.queues (name, backoff_base, backoff_cap)"
+        " values ('default', '24:00:00', '1 year')"
+    )
+    held = await running(connection, max_attempts=10000, attempt=5000)
+
+    assert await fail(connection, held) == "retry"
+
+
+async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
+    await insert_many(connection, 4)
+    a, b, c, d = await claim(connection, 4)
+    await call(connection, "release_jobs", **pairs(c))
+    await call(connection, "cancel_job", job_id=d["id"])
+    absent = {"id": ABSENT, "lease_id": a["lease_id"]}
+
+    outcomes = await call(
+        connection,
+        "fail_jobs",
+        **pairs(d, b, absent, c, a),
+        errors=["of d", "of b", None, None, "of a"],
+        retryables=[None, False, None, None, None],
+    )
+    assert outcomes == ["cancelled", "failed", "no_such_job", "lease_lost", "retry"]
+    for held, message in [(a, "of a"), (b, "of b"), (d, "of d")]:
+        errors = (await job(connection, held["id"]))["errors"]
+        assert [error["message"] for error in errors] == [message]
+
+
+@pytest.mark.parametrize(
+    "argument", ["errors", "reasons", "retry_ins", "retryables", "max_attempts"]
+)
+@pytest.mark.parametrize("length", [0, 1, 3])
+async def test_arrays_that_do_not_pair_up_are_refused(
+    connection: Connection, argument: str, length: int
+) -> None:
+    await insert_many(connection, 2)
+    held = await claim(connection, 2)
+
+    with refused("PW003"):
+        await call(connection, "fail_jobs", **pairs(*held), **{argument: [None] * length})
+
+
+async def test_an_end_repeated_is_answered_as_the_first_time(
+    connection: Connection,
+) -> None:
+    held = await running(connection)
+    await fail(connection, held, retryable=False, error="first")
+
+    assert await fail(connection, held, error="second") == "failed"
+    errors = (await job(connection, held["id"]))["errors"]
+    assert [error["message"] for error in errors] == ["first"]
+
+
+async def test_a_cancellation_that_was_asked_for_is_honoured(
+    connection: Connection,
+) -> None:
+    held = await running(connection)
+    await call(connection, "cancel_job", job_id=held["id"])
+
+    for _ in range(2):
+        assert await fail(connection, held, error="stopped") == "cancelled"
+    ended = await job(connection, held["id"])
+    assert (ended["status"], ended["errors"][0]["message"]) == ("cancelled", "stopped")
+
+
+async def test_a_completed_job_can_not_be_failed(connection: Connection) -> None:
+    held = await running(connection)
+    await call(connection, "complete_job", **pair(held))
+
+    with refused("PW002"):
+        await fail(connection, held)

@@ -1,0 +1,80 @@
+"""The READMEs say what is so: tables are generated, commands are run, outputs shown."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pgwake.embedded import EmbeddedServer
+from readme import CHECKOUT, READMES, with_tables
+
+IDS = [str(path.relative_to(CHECKOUT)) for path in READMES]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", READMES, ids=IDS)
+def test_tables_are_up_to_date(path: Path) -> None:
+    text = path.read_text()
+    assert text == with_tables(text), "run: python -m tests.readme"
+
+
+@pytest.mark.parametrize("path", READMES, ids=IDS)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("path", READMES, ids=IDS)
+async def test_examples_print_what_is_shown(
+    path: Path, database: str, server: EmbeddedServer, tmp_path: Path
+) -> None:
+    environment = {
+        **os.environ,
+        "PGWAKE_DATABASE_URL": database,
+        "PATH": os.pathsep.join(
+            [str(Path(sys.executable).parent), str(server.binaries), os.environ["PATH"]]
+        ),
+        "PYTHONPATH": str(tmp_path),
+        "PGTZ": "UTC",
+    }
+    for language, text in BLOCK.findall(path.read_text()):
+        if language == "python" and text.startswith("# "):
+            (tmp_path / text.split()[1]).write_text(text)
+        elif language == "sql":
+            run = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", database, "-c", text]
+            await _run(run, environment, tmp_path)
+        elif language == "console":
+            for command, shown in _commands(text):
+                printed = await _run(["bash", "-c", command], environment, tmp_path)
+                assert _matches(printed, shown), f"$ {command}\n{printed}"
+
+
+def _commands(text: str) -> list[tuple[str, str]]:
+    """Split a console block into commands and the output shown under each."""
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    return [(part.split("\n", 1)[0], part.split("\n", 1)[1]) for part in parts]
+
+
+def _matches(printed: str, shown: str) -> bool:
+    """Compare; an ellipsis stands for anything."""
+    pattern = ".*?".join(map(re.escape, shown.strip().split("...")))
+    return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
+
+
+async def _run(command: list[str], environment: dict[str, str], folder: Path) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, f"{command[-1]}\n{output.decode()}"
+    return output.decode()

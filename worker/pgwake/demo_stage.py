@@ -1,0 +1,125 @@
+"""What the demo stands on: a database, and a worker started as users start one."""
+
+import asyncio
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Self
+from urllib.parse import urlsplit
+
+from pgwake.embedded import EmbeddedServer
+from pgwake.errors import PgwakeError
+from pgwake.settings import Settings
+
+COMMAND = ("run", "--import", "pgwake.demo_jobs", "--queue", "demo:10", "--processes", "2")
+FLAGS = ("--http-port", "0", "--log-format", "human", "--grace", "5")
+STOP_SECONDS = 60.0
+LOG_TAIL_LINES = 20
+
+
+@asynccontextmanager
+async def started(server: EmbeddedServer) -> AsyncIterator[None]:
+    """Start a server and stop it at the end, whenever that comes."""
+    starting = asyncio.ensure_future(asyncio.to_thread(server.start))
+    try:
+        await asyncio.shield(starting)
+        yield
+    finally:
+        # A thread can't be cancelled, and half a start can't be stopped.
+        await asyncio.wait({starting})
+        server.stop()
+
+
+class DemoWorker:
+    """A child process `pgwake run`, with its log in a file; a context manager.
+
+    Stopping it blocks, so that no signal can cut it short.
+
+    Args:
+        settings: Whose database it works on.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._environment = {
+            **os.environ,
+            "PGWAKE_DATABASE_URL": settings.dsn,
+            "PGWAKE_LISTEN_URL": settings.listen_dsn,
+        }
+        self._directory = TemporaryDirectory(prefix="pgwake-demo-")
+        self.log_path = Path(self._directory.name, "worker.log")
+
+    def __enter__(self) -> Self:
+        with self.log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pgwake", *COMMAND, *FLAGS],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,  # Ctrl-C is the demo's to forward
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._directory.cleanup()
+
+    async def wait_until(
+        self, condition: Callable[[], Awaitable[bool]], seconds: float, pause: float
+    ) -> bool:
+        """Ask until it is true or the time is over; whether it became true.
+
+        Raises:
+            PgwakeError: The worker has ended.
+        """
+        deadline = monotonic() + seconds
+        while monotonic() < deadline:
+            if await condition():
+                return True
+            if self._process.poll() is not None:
+                raise self.error(f"ended with exit code {self._process.returncode}")
+            await asyncio.sleep(pause)
+        return False
+
+    def error(self, problem: str) -> PgwakeError:
+        """Return an error with what the worker has written last."""
+        return PgwakeError("\n".join([f"the worker {problem}; its log:", *self.log_tail()]))
+
+    def log_tail(self) -> list[str]:
+        """Return the last lines of its log."""
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        return lines[-LOG_TAIL_LINES:]
+
+
+def psql_words(settings: Settings, server: EmbeddedServer | None) -> str:
+    """Return the shell's words that open psql on the demo's database.
+
+    A database that was given is named by its variable, so that no password is shown.
+    """
+    if server is not None:
+        own = server.binaries / "psql"
+        program = "psql" if shutil.which("psql") or not own.exists() else str(own)
+        return shlex.join([program, server.url])
+    for name in ("PGWAKE_DATABASE_URL", "DATABASE_URL"):
+        if os.environ.get(name) == settings.dsn:
+            return f'psql "${name}"'
+    return shlex.join(["psql", without_password(settings.dsn)])
+
+
+def without_password(dsn: str) -> str:
+    """Return a database's URL without its password and its parameters."""
+    parts = urlsplit(dsn)
+    login, at, place = parts.netloc.rpartition("@")
+    return f"{parts.scheme}://{login.partition(':')[0]}{at}{place}{parts.path}"

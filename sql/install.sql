@@ -8,10 +8,11 @@ begin;
 
 set local client_min_messages = warning;
 set local search_path = '';
-set local lock_timeout = '10s';  -- rather give up than let the queue's users wait behind us
 
 -- "if not exists" is not safe against another installer at the same instant, so they take turns.
+set local lock_timeout = '2min';
 do $lock$ begin perform pg_advisory_xact_lock(1885828971, 0); end $lock$;
+set local lock_timeout = '10s';  -- rather give up than let the queue's users wait behind us
 
 \ir schema.sql
 \ir functions/raise_invalid.sql
@@ -54,6 +55,5 @@ do $lock$ begin perform pg_advisory_xact_lock(1885828971, 0); end $lock$;
 \ir functions/next_run_at.sql
 \ir functions/next_suspect_at.sql
 \ir triggers.sql
-\ir version.sql
 
 commit;

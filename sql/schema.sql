@@ -52,6 +52,8 @@ create table if not exists pgwake.schema_version (
   constraint schema_version_has_one_row check (singleton)
 );
 
+\ir version.sql
+
 create table if not exists pgwake.installation (
   singleton  boolean not null default true,
   width      int     not null default 1,  -- days a leaf of the ring is filled for
@@ -156,11 +158,12 @@ create table if not exists pgwake.jobs (
   constraint jobs_max_attempts_is_1_to_10000 check (max_attempts between 1 and 10000),
   constraint jobs_crash_count_is_not_negative check (crash_count >= 0),
   constraint jobs_bounce_count_is_not_negative check (bounce_count >= 0),
+  -- Sizes are those of the text, which is what a claim sends: 1e131071 is short in jsonb and long for a consumer.
   constraint jobs_payload_is_an_object check (jsonb_typeof(payload) = 'object'),
-  constraint jobs_payload_is_at_most_1_mib check (pg_column_size(payload) <= 1048576),
+  constraint jobs_payload_is_at_most_1_mib check (octet_length(payload::text) <= 1048576),
   constraint jobs_metadata_is_an_object check (jsonb_typeof(metadata) = 'object'),
-  constraint jobs_metadata_is_at_most_64_kib check (pg_column_size(metadata) <= 65536),
-  constraint jobs_result_is_at_most_1_mib check (pg_column_size(result) <= 1048576),
+  constraint jobs_metadata_is_at_most_64_kib check (octet_length(metadata::text) <= 65536),
+  constraint jobs_result_is_at_most_1_mib check (octet_length(result::text) <= 1048576),
   constraint jobs_result_only_when_completed check (result is null or status = 'completed'),
   constraint jobs_lease_matches_status check (
     (status = 'running') = (lease_expires_at is not null)

@@ -1,4 +1,5 @@
--- Written last, under the installer's lock, so that the row says what is there.
+-- Comes before anything that a newer schema may have changed. Nobody sees the row before the rest is there too: it is
+-- all one transaction.
 do $version$
 declare
   this_version constant int := 1;

@@ -4,20 +4,24 @@
 -- statements of their own, so the look sees whatever was committed before the lock: hence read committed only (PW003).
 -- The leaf in use and the next one are never tried, any other at most once an hour, for 100 ms. Then single rows: at
 -- most max_rows from each leaf, for shorter retentions and for leaves in use. Keeps installation.width long enough that
--- the ring can hold the longest retention: 28 leaves of it.
+-- the ring can hold the longest retention: 28 leaves of it. Rides jobs_finished_N_finished_at_idx
+-- and jobs_failed_finished_at_idx.
 create or replace function pgwake.apply_retention(max_rows int default 5000)
 returns int
 language plpgsql volatile
 set search_path = ''
+set enable_seqscan = off
 as $$
 declare
   v_now timestamptz := pgwake.now();
   v_keep interval;
   v_shortest interval;
+  v_shortest_failed interval;
   v_current smallint := pgwake.finished_slot(v_now);
   v_slot smallint;
   v_lock_timeout text := current_setting('lock_timeout');
-  v_newest timestamptz;
+  v_look text;
+  v_is_past boolean;
   v_count int := 0;
   v_deleted int;
 begin
@@ -27,8 +31,9 @@ begin
       'Run retention in read committed, or it would not see the newest rows of a leaf.');
   end if;
   select greatest(max(q.retention_completed), interval '7 days'),
-    least(min(q.retention_completed), interval '7 days')
-  into v_keep, v_shortest
+    least(min(q.retention_completed), interval '7 days'),
+    least(min(q.retention_failed), interval '90 days')
+  into v_keep, v_shortest, v_shortest_failed
   from pgwake.queues as q;
 
   update pgwake.installation as i
@@ -42,13 +47,17 @@ begin
     order by r.slot
   loop
     update pgwake.ring_slots as r set tried_at = v_now where r.slot = v_slot;
-    execute format('select max(finished_at) from pgwake.jobs_finished_%s', v_slot) into v_newest;
-    continue when v_newest is null or v_newest > v_now - v_keep;
+    -- not max(finished_at), which would read the leaf from end to end
+    v_look := format(
+      'select exists (select from pgwake.jobs_finished_%1$s) and not exists ('
+      'select from pgwake.jobs_finished_%1$s where finished_at >= $1)', v_slot);
+    execute v_look into v_is_past using v_now - v_keep;
+    continue when not v_is_past;
     begin
       perform set_config('lock_timeout', '100ms', true);
       execute format('lock table pgwake.jobs_finished_%s in access exclusive mode', v_slot);
-      execute format('select max(finished_at) from pgwake.jobs_finished_%s', v_slot) into v_newest;
-      if v_newest < v_now - v_keep then
+      execute v_look into v_is_past using v_now - v_keep;
+      if v_is_past then
         execute format('truncate pgwake.jobs_finished_%s', v_slot);
         v_count := v_count + 1;
       end if;
@@ -74,7 +83,8 @@ begin
     select j.ctid
     from pgwake.jobs_failed as j
     left join pgwake.queues as q on q.name = j.queue
-    where j.finished_at < v_now - coalesce(q.retention_failed, interval '90 days')
+    where j.finished_at < v_now - v_shortest_failed
+      and j.finished_at < v_now - coalesce(q.retention_failed, interval '90 days')
     order by j.finished_at
     limit apply_retention.max_rows
     for update of j skip locked));

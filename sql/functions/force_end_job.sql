@@ -4,6 +4,8 @@ create or replace function pgwake.force_end_job(job_id bigint, new_status text, 
 returns void
 language plpgsql volatile
 set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 begin
   if coalesce(force_end_job.reason, '') = '' then

@@ -1,7 +1,7 @@
 -- Raises PW003 with a hint that says what to do.
 create or replace function pgwake.raise_invalid(problem text, advice text)
 returns void
-language plpgsql immutable
+language plpgsql volatile
 set search_path = ''
 as $$
 begin

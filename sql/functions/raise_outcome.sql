@@ -1,7 +1,7 @@
 -- For the one-job functions: raises PW001 or PW002 where a batch function answers no_such_job or lease_lost.
 create or replace function pgwake.raise_outcome(job_id bigint, outcome text)
 returns void
-language plpgsql immutable
+language plpgsql volatile
 set search_path = ''
 as $$
 begin

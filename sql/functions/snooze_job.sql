@@ -6,6 +6,8 @@ create or replace function pgwake.snooze_job(job_id bigint, lease_id uuid, delay
 returns text
 language plpgsql volatile
 set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
   v_outcome text;

@@ -28,12 +28,19 @@ async def rows(connection: Connection, function: str, **arguments: Any) -> list[
     return [dict(row) for row in await connection.fetch(*statement)]
 
 
+async def row_count(connection: Connection, function: str, **arguments: Any) -> int:
+    """Call a function of pgwake, and count what it returns."""
+    statement = _call("select count(*) from {}", function, arguments)
+    count: int = await connection.fetchval(*statement)
+    return count
+
+
 def _call(statement: str, function: str, arguments: dict[str, Any]) -> tuple[Any, ...]:
     named = ", ".join(f"{name} => ${n}" for n, name in enumerate(arguments, 1))
     return statement.format(f"pgwake.{function}({named})"), *arguments.values()
 
 
-async def insert(connection: Connection, kind: str = "noop", **columns: Any) -> int:
+async def insert(connection: Connection, kind: Any = "noop", **columns: Any) -> int:
     """Insert a job as a producer does, by plain SQL; its id."""
     columns["kind"] = kind
     names = ", ".join(columns)
@@ -82,6 +89,23 @@ async def running(connection: Connection, **columns: Any) -> Row:
     (job,) = await rows(connection, "claim_next_job", queue=queue, worker="w1")
     assert job["id"] == job_id
     return job
+
+
+async def job_in(connection: Connection, state: str, **columns: Any) -> int:
+    """Bring a job into a state, as far as there are functions for it; its id."""
+    if state in ("waiting", "pending"):
+        return await insert(connection, status=state, **columns)
+    held = await running(connection, **columns)
+    if state == "completed":
+        await call(connection, "complete_job", **pair(held))
+    elif state == "failed":
+        await call(connection, "fail_job", **pair(held), retryable=False)
+    elif state == "cancelled":
+        await call(connection, "cancel_job", job_id=held["id"])
+        await call(connection, "fail_job", **pair(held))
+    job_id: int = held["id"]
+    assert await status(connection, job_id) == state
+    return job_id
 
 
 async def claim_batch(connection: Connection, count: int = 1, **arguments: Any) -> Row:

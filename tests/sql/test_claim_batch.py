@@ -12,22 +12,11 @@ from sql.helpers import (
     insert,
     insert_many,
     job,
-    pair,
     refused,
     rows,
-    set_clock,
     set_queue,
 )
 from support import Connect, Connection
-
-HOUR = timedelta(hours=1)
-
-
-async def later(connection: Connection, by: timedelta = HOUR, **columns: Any) -> Any:
-    """Insert a job that is due that much later, and return when."""
-    run_at = await connection.fetchval("select now() + $1::interval", by)
-    await insert(connection, run_at=run_at, **columns)
-    return run_at
 
 
 async def test_an_empty_queue_gives_one_row_without_jobs(
@@ -71,7 +60,11 @@ async def test_the_answer_says_what_the_row_says(connection: Connection) -> None
 
 @pytest.mark.parametrize(
     ("crash_count", "is_late", "keys"),
-    [(0, True, {"run_at"}), (1, False, {"crash_count"}), (2, True, {"run_at", "crash_count"})],
+    [
+        (0, True, {"run_at"}),
+        (1, False, {"crash_count"}),
+        (2, True, {"run_at", "crash_count"}),
+    ],
 )
 async def test_options_say_what_is_not_as_usual(
     connection: Connection, crash_count: int, is_late: bool, keys: set[str]
@@ -125,101 +118,6 @@ async def test_the_cursor_comes_back(connection: Connection, suspects: bool) -> 
     row = await claim_batch(connection, cursor=cursor, suspects=suspects)
 
     assert row["cursor"] == cursor
-
-
-async def test_next_run_at_is_the_earliest_of_all_priorities(
-    connection: Connection,
-) -> None:
-    await later(connection, 3 * HOUR, priority=9)
-    earliest = await later(connection, 1 * HOUR, priority=-9)
-    await later(connection, 2 * HOUR)
-    job_id = await insert(connection)
-
-    row = await claim_batch(connection, 2)
-    assert (row["ids"], row["next_run_at"]) == ([job_id], earliest)
-
-
-@pytest.mark.parametrize("crash_count", [0, 1])
-async def test_next_run_at_is_that_of_a_job_that_crashed_too(
-    connection: Connection, crash_count: int
-) -> None:
-    run_at = await later(connection, crash_count=crash_count)
-    await later(connection, 2 * HOUR, crash_count=1)
-
-    assert (await claim_batch(connection))["next_run_at"] == run_at
-
-
-async def test_next_run_at_of_suspects_is_theirs(connection: Connection) -> None:
-    await later(connection, 1 * HOUR)
-    await later(connection, 1 * HOUR, crash_count=1)
-    run_at = await later(connection, 2 * HOUR, crash_count=2)
-
-    assert (await claim_batch(connection, suspects=True))["next_run_at"] == run_at
-
-
-async def test_a_second_job_that_crashed_once_is_due_at_once(
-    connection: Connection,
-) -> None:
-    await insert(connection, crash_count=1)
-    second = await insert(connection, crash_count=1)
-
-    row = await claim_batch(connection, 10)
-    assert row["next_run_at"] == (await job(connection, second))["run_at"]
-
-
-@pytest.mark.parametrize("count", [1, 2])
-async def test_a_full_claim_says_nothing_of_what_comes_next(
-    connection: Connection, count: int
-) -> None:
-    await later(connection, priority=9)
-    await later(connection, crash_count=1)
-    await insert_many(connection, 2)
-
-    row = await claim_batch(connection, count)
-    assert (len(row["ids"]), row["next_run_at"]) == (count, None)
-
-
-async def test_a_job_is_due_at_the_very_instant_of_next_run_at(
-    connection: Connection,
-) -> None:
-    await later(connection)
-    async with connection.transaction():  # the clock stands still
-        next_run_at = (await claim_batch(connection))["next_run_at"]
-        until = next_run_at - await connection.fetchval("select now()")
-        await set_clock(connection, f"{until.total_seconds() - 1e-6:.6f} s")
-        assert await claim(connection) == []
-        await set_clock(connection, f"{until.total_seconds():.6f} s")
-        assert len(await claim(connection)) == 1
-
-
-async def test_a_paused_queue_says_when_its_pause_ends(connection: Connection) -> None:
-    until = await connection.fetchval("select now() + interval '1 hour'")
-    await set_queue(connection, paused_until=until)
-    job_id = await insert(connection)
-
-    row = await claim_batch(connection)
-    assert (row["ids"], row["next_run_at"]) == ([], until)
-    await set_clock(connection, "1 hour")
-    assert (await claim_batch(connection))["ids"] == [job_id]
-
-
-@pytest.mark.parametrize("suspects", [False, True])
-async def test_a_queue_paused_without_end_gives_nothing(
-    connection: Connection, suspects: bool
-) -> None:
-    await connection.execute("insert into pgwake.queues values ('default', 'infinity')")
-    await insert(connection, crash_count=2 if suspects else 0)
-
-    row = await claim_batch(connection, suspects=suspects)
-    assert (row["ids"], row["next_run_at"]) == ([], None)
-
-
-async def test_a_pause_stops_no_job_that_runs(connection: Connection) -> None:
-    await insert(connection)
-    (claimed,) = await claim(connection)
-    await connection.execute("insert into pgwake.queues values ('default', 'infinity')")
-
-    await call(connection, "complete_job", **pair(claimed))
 
 
 @pytest.mark.parametrize(

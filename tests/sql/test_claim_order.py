@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from sql.helpers import call, claim, claim_batch, insert, rows, set_clock
+from sql.helpers import claim, claim_batch, insert, job_in, rows, set_clock
 from support import Connection
 
 SECOND = timedelta(seconds=1)
 
 
 async def due(connection: Connection, seconds_ago: int, **columns: Any) -> int:
-    run_at = await connection.fetchval("select now() - $1::interval", seconds_ago * SECOND)
+    run_at = await connection.fetchval(
+        "select now() - $1::interval", seconds_ago * SECOND
+    )
     return await insert(connection, run_at=run_at, **columns)
 
 
@@ -77,16 +79,13 @@ async def test_a_job_comes_from_its_own_queue_only(connection: Connection) -> No
     assert await claimed_ids(connection) == [job_id]
 
 
-@pytest.mark.parametrize("state", ["waiting", "running", "failed", "completed"])
+@pytest.mark.parametrize(
+    "state", ["waiting", "running", "completed", "failed", "cancelled"]
+)
 async def test_only_pending_jobs_are_claimed(
     connection: Connection, state: str
 ) -> None:
-    job_id = await insert(connection, status="waiting" if state == "waiting" else "pending")
-    if state != "waiting":
-        (job,) = await claim(connection)
-        assert job["id"] == job_id
-    if state in ("failed", "completed"):
-        await call(connection, f"force_{'fail' if state == 'failed' else 'complete'}_job", job_id=job_id, reason="x")
+    await job_in(connection, state)
 
     assert await claimed_ids(connection) == []
 
@@ -160,14 +159,17 @@ async def test_suspects_are_left_out_of_ordinary_claims(
     assert (await claim_batch(connection, 100))["next_run_at"] is None
 
 
-async def test_a_claim_of_suspects_takes_nothing_else(connection: Connection) -> None:
+@pytest.mark.parametrize("count", [1, 100])
+async def test_a_claim_of_suspects_takes_nothing_else(
+    connection: Connection, count: int
+) -> None:
     await insert(connection)
     await insert(connection, crash_count=1)
     low = await insert(connection, crash_count=2)
     high = await insert(connection, crash_count=4, priority=1)
 
-    taken = await claim_batch(connection, 100, suspects=True)
-    assert taken["ids"] == [high, low]
+    taken = await claim_batch(connection, count, suspects=True)
+    assert taken["ids"] == [high, low][:count]
 
 
 async def test_a_claim_of_suspects_takes_no_more_than_asked(

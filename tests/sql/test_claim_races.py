@@ -19,13 +19,9 @@ from sql.helpers import (
 from support import Connect, Connection
 
 CLAIMERS = 16
-PLAN_SWITCHES = ["hashjoin", "mergejoin", "nestloop", "hashagg", "sort", "material"] + [
-    "memoize",
-    "seqscan",
-    "indexscan",
-    "indexonlyscan",
-    "bitmapscan",
-    "tidscan",
+PLAN_SWITCHES = [
+    *("hashjoin", "mergejoin", "nestloop", "hashagg", "sort", "material", "memoize"),
+    *("seqscan", "indexscan", "indexonlyscan", "bitmapscan", "tidscan"),
 ]
 
 

@@ -74,7 +74,9 @@ async def test_only_the_last_twenty_errors_are_kept_each_clipped(
     held = await running(connection, max_attempts=100)
     for n in range(25):
         error = f"{n} " + "é" * 10000
-        await fail(connection, held, error=error, retry_in=timedelta(0), reason="r" * 999)
+        await fail(
+            connection, held, error=error, retry_in=timedelta(0), reason="r" * 999
+        )
         (held,) = await claim(connection)
 
     errors = (await job(connection, held["id"]))["errors"]
@@ -129,73 +131,6 @@ async def test_what_can_not_be_retried_is_dead_at_once(connection: Connection) -
     assert await fail(connection, held, retryable=False) == "failed"
 
 
-async def test_the_next_attempt_comes_after_the_queues_backoff(
-    connection: Connection,
-) -> None:
-    base, cap = timedelta(hours=1), timedelta(hours=2)
-    await set_queue(connection, backoff_base=base, backoff_cap=cap)
-    await insert_many(connection, 60)
-    for held in await claim(connection, 60):
-        await fail(connection, held)
-
-    delays = await connection.fetch(
-        "select extract(epoch from run_at - now())::float8 / 3600 from pgwake.jobs_live"
-    )
-    hours = sorted(hours for (hours,) in delays)
-    assert -0.1 < hours[0] < 0.4 < 0.6 < hours[-1] < 1  # full jitter up to the base
-
-
-async def test_an_explicit_delay_is_kept_exactly(connection: Connection) -> None:
-    held = await running(connection)
-    async with connection.transaction():
-        await fail(connection, held, retry_in=timedelta(minutes=42))
-        now = await call(connection, "now")
-
-    assert (await job(connection, held["id"]))["run_at"] == now + timedelta(minutes=42)
-
-
-@pytest.mark.parametrize("retry_in", ["-1 ms", "10 years 1 ms", "178000000 years"])
-async def test_a_delay_out_of_range_is_refused_for_one_job(
-    connection: Connection, retry_in: str
-) -> None:
-    held = await running(connection)
-
-    with refused("PW003"):
-        await connection.execute(
-            f"select pgwake.fail_job($1, $2, retry_in => '{retry_in}')",
-            *pair(held).values(),
-        )
-
-
-@pytest.mark.parametrize(
-    ("retry_in", "stored"), [("-1 hour", "0"), ("178000000 years", "10 years")]
-)
-async def test_a_delay_out_of_range_is_clipped_in_a_batch(
-    connection: Connection, retry_in: str, stored: str
-) -> None:
-    held = await running(connection)
-    async with connection.transaction():
-        await connection.execute(
-            f"select pgwake.fail_jobs($1, $2, retry_ins => '{{{retry_in}}}')",
-            *pairs(held).values(),
-        )
-        expected = await connection.fetchval(f"select now() + interval '{stored}'")
-
-    assert (await job(connection, held["id"]))["run_at"] == expected
-
-
-async def test_a_deep_attempt_with_a_long_backoff_does_not_overflow(
-    connection: Connection,
-) -> None:
-    await connection.execute(
-        "insert into pgwake.queues (name, backoff_base, backoff_cap)"
-        " values ('default', '24:00:00', '1 year')"
-    )
-    held = await running(connection, max_attempts=10000, attempt=5000)
-
-    assert await fail(connection, held) == "retry"
-
-
 async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
     await insert_many(connection, 4)
     a, b, c, d = await claim(connection, 4)
@@ -227,7 +162,9 @@ async def test_arrays_that_do_not_pair_up_are_refused(
     held = await claim(connection, 2)
 
     with refused("PW003"):
-        await call(connection, "fail_jobs", **pairs(*held), **{argument: [None] * length})
+        await call(
+            connection, "fail_jobs", **pairs(*held), **{argument: [None] * length}
+        )
 
 
 async def test_an_end_repeated_is_answered_as_the_first_time(

@@ -189,7 +189,7 @@ async def test_the_lease_of_one_job_is_no_good_for_another(
 async def test_a_job_that_was_never_claimed_is_not_held(
     connection: Connection, function: str
 ) -> None:
-    never = {"id": await insert(connection), "lease_id": uuid4()}
+    never: Row = {"id": await insert(connection), "lease_id": uuid4()}
 
     if function in SINGLE:
         with refused("PW002"):

@@ -10,6 +10,7 @@ from sql.helpers import (
     claim,
     insert,
     job,
+    job_in,
     leaf,
     pair,
     pairs,
@@ -34,10 +35,7 @@ async def force(
 async def test_a_live_job_ends_whatever_its_state(
     connection: Connection, function: str, state: str
 ) -> None:
-    if state == "running":
-        job_id = (await running(connection))["id"]
-    else:
-        job_id = await insert(connection, status=state)
+    job_id = await job_in(connection, state)
     await force(connection, function, job_id)
 
     row = await job(connection, job_id)

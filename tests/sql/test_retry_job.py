@@ -1,4 +1,5 @@
 import asyncio
+from typing import Any, Protocol
 
 import pytest
 
@@ -9,6 +10,7 @@ from sql.helpers import (
     claim,
     insert,
     job,
+    job_in,
     leaf,
     pair,
     refused,
@@ -25,13 +27,17 @@ async def retry(connection: Connection, job_id: int | None) -> None:
     await call(connection, "retry_job", job_id=job_id)
 
 
-async def failed(connection: Connection, **columns: object) -> Row:
+class End(Protocol):
+    async def __call__(self, connection: Connection, **columns: Any) -> Row: ...
+
+
+async def failed(connection: Connection, **columns: Any) -> Row:
     held = await running(connection, kind="a", **columns)
     await call(connection, "fail_job", **pair(held), error="boom", retryable=False)
     return await job(connection, held["id"])
 
 
-async def cancelled(connection: Connection, **columns: object) -> Row:
+async def cancelled(connection: Connection, **columns: Any) -> Row:
     held = await running(connection, kind="a", **columns)
     await call(connection, "cancel_job", job_id=held["id"])
     await call(connection, "fail_job", **pair(held), error="stopped")
@@ -40,7 +46,7 @@ async def cancelled(connection: Connection, **columns: object) -> Row:
 
 @pytest.mark.parametrize("end", [failed, cancelled])
 async def test_an_ended_job_is_pending_again_with_all_attempts_before_it(
-    connection: Connection, end: type[failed]
+    connection: Connection, end: End
 ) -> None:
     counts = {"attempt": 5, "crash_count": 1, "bounce_count": 3}
     ended = await end(connection, **counts, payload={"a": 1}, unique_key="k")
@@ -103,13 +109,7 @@ async def test_it_can_end_the_same_way_again(connection: Connection) -> None:
 async def test_one_in_another_state_is_refused(
     connection: Connection, state: str
 ) -> None:
-    if state in ("waiting", "pending"):
-        job_id = await insert(connection, status=state)
-    else:
-        held = await running(connection)
-        job_id = held["id"]
-        if state == "completed":
-            await call(connection, "complete_job", **pair(held))
+    job_id = await job_in(connection, state)
     before = await job(connection, job_id)
 
     with refused("PW003"):
@@ -127,7 +127,7 @@ async def test_one_that_is_not_there_is_no_such_job(
 
 @pytest.mark.parametrize("end", [failed, cancelled])
 async def test_a_key_that_was_taken_meanwhile_is_named_and_nothing_lost(
-    connection: Connection, end: type[failed]
+    connection: Connection, end: End
 ) -> None:
     ended = await end(connection, unique_key="k")
     live = await insert(connection, "a", unique_key="k")

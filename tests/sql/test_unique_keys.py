@@ -148,7 +148,12 @@ async def test_a_job_with_a_key_goes_back_to_pending_by_every_way(
     await call(connection, "fail_job", **pair(claimed))
     await set_clock(connection, "1 hour")
     (claimed,) = await claim(connection)
-    await call(connection, "release_jobs", job_ids=[claimed["id"]], lease_ids=[claimed["lease_id"]])
+    await call(
+        connection,
+        "release_jobs",
+        job_ids=[claimed["id"]],
+        lease_ids=[claimed["lease_id"]],
+    )
     (claimed,) = await claim(connection)
     await set_clock(connection, "2 hours")
     assert await sweep(connection) == 1

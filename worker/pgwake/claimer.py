@@ -10,7 +10,7 @@ import asyncpg
 import structlog
 
 from pgwake import queue
-from pgwake.connection import Session
+from pgwake.connection import Session, describe
 from pgwake.feed import Feed
 from pgwake.job import Job
 from pgwake.metrics import Metrics
@@ -63,7 +63,7 @@ class Claimer:
         self._gate = gate
         self._woken = asyncio.Event()
         self._claimed_at = monotonic()
-        self._taken = 0
+        self._finished = 0
         self._stopping = False
 
     def wake(self) -> None:
@@ -116,12 +116,12 @@ class Claimer:
             log.error(
                 "claim refused",
                 queue=self.feed.queue,
-                error=str(error),
+                error=describe(error),
                 hint=error.hint,
             )
             return None
         self._metrics.claim_seconds.observe(monotonic() - started)
-        jobs = Job.from_claim(claim)
+        jobs = Job.from_claim(claim, started)
         self._holdings.update(jobs)
         self._metrics.claimed(jobs)
         self.feed.put(jobs)
@@ -134,7 +134,7 @@ class Claimer:
             ahead = self._prefetch()
             room = feed.slots + ahead - feed.held
             if self._stopping or (room > 0 and len(feed.ready) <= ahead // 2):
-                self._claimed_at, self._taken = monotonic(), feed.taken
+                self._claimed_at, self._finished = monotonic(), feed.finished
                 return min(room, MAX_BATCH)
             feed.low_water = ahead // 2
             feed.room.clear()
@@ -145,12 +145,12 @@ class Claimer:
                 await self._give_back()
 
     def _prefetch(self) -> int:
-        taken = self.feed.taken - self._taken
-        rate = taken / max(monotonic() - self._claimed_at, 0.001)
+        finished = self.feed.finished - self._finished
+        rate = finished / max(monotonic() - self._claimed_at, 0.001)
         return min(int(rate * PREFETCH_SECONDS), MAX_BATCH)
 
     async def _give_back(self) -> None:
-        if monotonic() - self.feed.taken_at < HOARD_SECONDS:
+        if monotonic() - self.feed.finished_at < HOARD_SECONDS:
             return
         if jobs := self.feed.take_back():
             await self._session.call(

@@ -58,7 +58,7 @@ def main() -> None:
         _fail(str(error), 1)
     except asyncpg.PostgresError as error:
         hint = f"\n{error.hint}" if getattr(error, "hint", None) else ""
-        _fail(f"{error} ({error.sqlstate}){hint}", 1)
+        _fail(f"{error.message} ({error.sqlstate}){hint}", 1)
     except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
         reason = str(error) or type(error).__name__
         _fail(f"the database can't be reached: {reason}", 1)
@@ -313,5 +313,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    Console(stderr=True).print(f"pgwake: {message}", style="red", markup=False)
+    Console(stderr=True, soft_wrap=True).print(
+        f"pgwake: {message}", style="red", markup=False, highlight=False
+    )
     sys.exit(code)

@@ -30,6 +30,8 @@ set jit = off
 _TRANSIENT = ("08", "53", "57", "58", "40001", "40P01", "55P03", "25006", "25P03")
 _AT_ONCE = ("40001", "40P01")
 
+MAX_BACKOFF_SECONDS = 2.0
+
 
 async def connect(dsn: str, name: str, timeout: float) -> Connection:  # noqa: ASYNC109
     """Open a session with a deadline for all of it.
@@ -63,7 +65,15 @@ def is_transient(error: BaseException) -> bool:
     )
 
 
-def backoff(attempt: int, cap: float = 2.0) -> float:
+def describe(error: BaseException) -> str:
+    """What a fault is, in one line; without DETAIL, which may show a row's payload."""
+    text = str(error)
+    if isinstance(error, asyncpg.PostgresError):
+        text = f"{error.message} ({error.sqlstate})"
+    return f"{type(error).__name__}: {text}"
+
+
+def backoff(attempt: int, cap: float = MAX_BACKOFF_SECONDS) -> float:
     """Seconds to wait before this attempt to connect (1, 2, ...): full jitter."""
     return random.uniform(0.02, min(cap, 0.1 * 2 ** min(attempt, 10)))  # noqa: S311
 
@@ -135,7 +145,7 @@ class Session:
         report(
             "session failed",
             role=self.role,
-            error=f"{type(error).__name__}: {error}",
+            error=describe(error),
             failures=failures,
         )
         await asyncio.sleep(backoff(failures))

@@ -23,18 +23,19 @@ PING_SECONDS = 60.0
 RUN_SECONDS = 120.0
 POLL_SECONDS = 0.1
 
-LOOK_AROUND = (
-    "select * from pgwake.get_queue_stats('demo');",
-    "select id, kind, errors from pgwake.jobs_failed where queue = 'demo';",
-    "select kind, status, attempt, crash_count, result, errors from pgwake.jobs"
-    " where queue = 'demo' and kind not in ('demo_file', 'demo_ping');",
-    "select payload ->> 'path' as path, result from pgwake.jobs where queue = 'demo'"
-    " and result ? 'functions' order by result -> 'functions' desc limit 5;",
-)
+LOOK_AROUND = """\
+select * from pgwake.get_queue_stats('demo');
+select id, kind, errors from pgwake.jobs_failed where queue = 'demo';
+select kind, status, attempt, crash_count, errors from pgwake.jobs
+  where queue = 'demo' and kind not in ('demo_file', 'demo_ping');
+select payload ->> 'path' as path, result from pgwake.jobs
+  where queue = 'demo' and kind = 'demo_file'
+  order by (result ->> 'functions')::int desc nulls last limit 5;"""
 INSERT_HELLO = (
     "insert into pgwake.jobs (queue, kind, payload)"
     r""" values ('demo', 'hello', '{\"name\": \"you\"}')"""
 )
+RETENTION = "The jobs stay in the database, by default for 7 days, dead letters for 90."
 
 
 def run(settings: Settings, *, keep: bool, console: Console) -> int:
@@ -72,6 +73,7 @@ async def _until_signal(settings: Settings, display: Display, *, keep: bool) -> 
     try:
         return await demo
     except asyncio.CancelledError:
+        display.title("Stopped.")
         return 128 + signals[0]
 
 
@@ -80,20 +82,23 @@ async def _run(settings: Settings, display: Display, *, keep: bool) -> int:
     server = EmbeddedServer() if settings.database_url is None else None
     async with AsyncExitStack() as stack:
         display.title("pgwake demo")
-        if server is None:
-            display.fact("database", f"as set: {without_password(settings.dsn)}")
-        else:
+        if server is not None:
             place = f"PostgreSQL {server.version} of its own in {server.directory}"
             display.fact("database", place)
             await stack.enter_async_context(started(server))
             url = SecretStr(server.url)
-            settings = settings.model_copy(update={"database_url": url, "listen_url": url})
+            settings = settings.model_copy(
+                update={"database_url": url, "listen_url": url}
+            )
         psql = psql_words(settings, server)
         await install(settings.dsn)
         connection = await connect(settings.dsn, "pgwake:demo", settings.query_timeout)
         stack.callback(connection.terminate)
+        if server is None:
+            display.fact("database", f"as set: {without_password(settings.dsn)}")
         jobs = DemoRun(connection, await asyncio.to_thread(stdlib_digests))
-        stack.push_async_callback(_leave, jobs, display, is_given=server is None)
+        if server is None:
+            stack.push_async_callback(_leave, jobs, display)
         worker = stack.enter_context(DemoWorker(settings))
         display.fact("worker", f"pgwake {' '.join(COMMAND)}")
 
@@ -115,8 +120,8 @@ async def _play(jobs: DemoRun, worker: DemoWorker, display: Display) -> bool:
     wake_up_ms = await jobs.wake_up_ms()
     display.fact(
         "wake-up",
-        f"{wake_up_ms:.1f} ms from the INSERT to the handler's first line "
-        f"(median of {PING_COUNT}, the worker idle)",
+        f"{wake_up_ms:.1f} ms from INSERT to the handler's first line, "
+        f"the median of {PING_COUNT}",
     )
     display.fact("jobs", jobs.description)
     await jobs.enqueue()
@@ -141,16 +146,17 @@ def _say_how_to_look(psql: str, display: Display, *, is_given: bool) -> None:
     if is_given:
         display.title(f"Look around with {psql}:")
     else:
-        display.title("Look around in psql, which `pgwake demo --keep` waits for:")
-    display.code(*LOOK_AROUND)
+        display.title("To look around in psql, run pgwake demo --keep; then:")
+    display.code(*LOOK_AROUND.splitlines())
 
 
 async def _keep(worker: DemoWorker, psql: str, display: Display) -> None:
     """Show how to look around and what the worker logs, until a signal."""
     display.title("Look around:")
-    display.code(psql, "", *LOOK_AROUND)
-    display.title("Insert a job of your own; the worker's log goes on below, until Ctrl-C:")
+    display.code(psql, "", *LOOK_AROUND.splitlines())
+    display.title("Insert a job of your own:")
     display.code(f'{psql} -c "{INSERT_HELLO}"')
+    display.title("The worker logs what it does with it below. Ctrl-C stops the demo.")
     with worker.log_path.open(errors="replace") as log:
         log.seek(0, 2)
 
@@ -163,9 +169,9 @@ async def _keep(worker: DemoWorker, psql: str, display: Display) -> None:
             await worker.wait_until(follow, float("inf"), POLL_SECONDS)
 
 
-async def _leave(jobs: DemoRun, display: Display, *, is_given: bool) -> None:
-    """After an early end nobody would run the rest any more, so it is cancelled."""
+async def _leave(jobs: DemoRun, display: Display) -> None:
+    """Cancel what is left after an early end: nobody would run it any more."""
     with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-        cancelled = await jobs.cancel_rest()
-    if is_given:
-        ...
+        if cancelled := await jobs.cancel_rest():
+            display.title(f"{cancelled:,} jobs had not run and are cancelled.")
+    display.title(RETENTION)

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pgwake.demo_run import Check, Counts
+from pgwake.demo_run import Check, Counts, Files
 
 PLAIN_SECONDS = 2.0
 WIDTH = 72
@@ -49,11 +49,15 @@ class Display:
         """Write lines to copy."""
         self._console.print()
         for line in lines:
-            self.line((line, "cyan"), indent=INDENT * 2)
-        self._console.print()
+            self.line((line, "cyan"), indent=INDENT * 2 if line else "")
 
-    def checks(self, checks: Sequence[Check]) -> None:
-        """Write the checks, a line each."""
+    def summary(self, files: Files, checks: Sequence[Check]) -> None:
+        """Write what was done, and the checks, a line each."""
+        self.title(
+            f"{files.completed:,} files in {files.seconds:.1f} s: "
+            f"{files.lines:,} lines, {files.functions:,} functions, "
+            f"{files.unparsed} do not parse"
+        )
         for check in checks:
             mark = ("ok    ", "green") if check.holds else ("FAILED", "bold red")
             self.line(mark, f"  {check.name:<10}", (check.finding, "dim"))
@@ -100,10 +104,16 @@ def _frame(counts: Counts, wake_up_ms: float) -> Padding:
     for name in cells:
         table.add_column(name, justify="right", ratio=1)
     table.add_row(*cells.values(), style="bold")
-    bar = ProgressBar(counts.total, counts.ended, width=WIDTH)
+    bar = ProgressBar(
+        counts.total,
+        counts.ended,
+        width=WIDTH,
+        complete_style="cyan",
+        finished_style="green",
+    )
     return Padding(Group(table, bar), (0, 0, 0, len(INDENT)))
 
 
 def _printable(text: str) -> str:
-    """Replace control characters: a file's name or a log line must not drive a terminal."""
+    """Replace control characters: no file's name may drive the terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,4 +1,4 @@
-"""The handlers of `pgwake demo`, for its worker: pgwake run --import pgwake.demo_jobs."""
+"""The handlers of `pgwake demo`: what its worker imports."""
 
 import ast
 import hashlib
@@ -73,7 +73,7 @@ async def demo_doomed() -> None:
 
 @job("demo_killer", queue=QUEUE)
 async def demo_killer(job: Job) -> dict[str, int]:
-    """Kill the process that runs it the first time, and with it what else runs there."""
+    """Kill its process the first time, and what else runs there with it."""
     if job.crash_count == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return {"crash_count": job.crash_count}

@@ -1,23 +1,19 @@
-"""One run of the demo as the database sees it: what it inserts, and what it asks.
+"""One run of the demo, as the database sees it: what it inserts, and what it asks.
 
-All of it is plain SQL, as any producer or operator would write it: the one exception to
-the rule that SQL text stands in pgwake.queue.
+Plain SQL, as a producer or an operator writes it: the one exception to the rule that
+SQL text stands in pgwake.queue.
 """
 
-import asyncio
 import hashlib
+import platform
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
-from typing import Any
-
-import asyncpg
 
 from pgwake.connection import Connection
-
-PING_PAUSE_SECONDS = 0.02  # for the worker to fall asleep again
+from pgwake.demo_jobs import STDLIB
 
 _INSERT_PING = """
 insert into pgwake.jobs (queue, kind, payload, metadata)
@@ -25,20 +21,11 @@ values ('demo', 'demo_ping', jsonb_build_object('sent_at', $1::float8),
         jsonb_build_object('demo_run', $2::text))
 returning id
 """
-_INSERT_SPECIAL_JOBS = """
-select
-  coalesce(j.status, 'missing') as status,
-  coalesce(j.attempt, 0) as attempt,
-  coalesce(j.crash_count, 0) as crash_count,
-  count(*) filter (where e.reason = 'failed') as errors,
-  coalesce(extract(epoch from j.started_at - j.run_at) * 1000, -1)::float8 as late_ms,
-  coalesce(extract(epoch from j.started_at - max(e.at)) * 1000, -1)::float8 as again_ms
-from unnest($3::text[]) with ordinality as k(kind, place)
-left join pgwake.jobs as j
-  on j.kind = k.kind and j.id >= $1 and j.metadata ->> 'demo_run' = $2
-left join jsonb_to_recordset(j.errors) as e(reason text, at timestamptz) on true
-group by k.place, j.status, j.attempt, j.crash_count, j.started_at, j.run_at
-order by k.place
+_INSERT_FILES = """
+insert into pgwake.jobs (queue, kind, payload, metadata)
+select 'demo', 'demo_file', jsonb_build_object('path', f.path),
+       jsonb_build_object('demo_run', $2::text)
+from unnest($1::text[]) as f(path)
 """
 _SPECIAL_KINDS = (
     "demo_flaky",
@@ -47,6 +34,73 @@ _SPECIAL_KINDS = (
     "demo_delayed",
     "demo_cancelled",
 )
+_INSERT_SPECIAL = """
+insert into pgwake.jobs (queue, kind, max_attempts, priority, run_at, metadata)
+select 'demo', s.kind, s.max_attempts, 10, now() + s.delay,
+       jsonb_build_object('demo_run', $1::text)
+from (values ('demo_flaky',     null, interval '0 seconds'),
+             ('demo_doomed',       3, interval '0 seconds'),
+             ('demo_killer',    null, interval '1 second'),
+             ('demo_delayed',   null, interval '3 seconds'),
+             ('demo_cancelled', null, interval '1 hour')
+     ) as s(kind, max_attempts, delay)
+"""
+_CANCEL = """
+select count(pgwake.cancel_job(j.id))
+from pgwake.jobs_live as j
+where j.id >= $1 and j.metadata ->> 'demo_run' = $2
+  and ($3::text is null or j.kind = $3)
+"""
+_IS_COMPLETED = """
+select exists (select from pgwake.jobs as j where j.id = $1 and j.status = 'completed')
+"""
+_WAKE_UP_MS = """
+select percentile_cont(0.5) within group (order by (j.result ->> 'ms')::float8)
+from pgwake.jobs as j
+where j.id > $1 and j.metadata ->> 'demo_run' = $2 and j.kind = 'demo_ping'
+"""
+_COUNTS = """
+select
+  count(*) filter (where j.status = 'pending') as pending,
+  count(*) filter (where j.status = 'running') as running,
+  count(*) filter (where j.status = 'completed') as completed,
+  count(*) filter (where j.status = 'failed') as failed,
+  count(*) filter (where j.status = 'cancelled') as cancelled,
+  count(*) filter (where j.finished_at > now() - interval '1 second') as ended_lately
+from pgwake.jobs as j
+where j.id >= $1 and j.metadata ->> 'demo_run' = $2 and j.kind <> 'demo_ping'
+"""
+_FILES = """
+select
+  count(*) as jobs,
+  count(distinct j.payload ->> 'path') as paths,
+  count(*) filter (where j.status = 'completed') as completed,
+  count(*) filter (where j.result ->> 'sha256' = f.sha256) as equal,
+  count(*) filter (where j.crash_count > 0) as given_back,
+  coalesce(sum((j.result ->> 'lines')::int), 0) as lines,
+  coalesce(sum((j.result ->> 'functions')::int), 0) as functions,
+  count(*) filter (where j.result ? 'parse_error') as unparsed,
+  coalesce(extract(epoch from max(j.finished_at) - min(j.created_at)), 0)::float8
+from pgwake.jobs as j
+left join unnest($3::text[], $4::text[]) as f(path, sha256)
+  on f.path = j.payload ->> 'path'
+where j.id >= $1 and j.metadata ->> 'demo_run' = $2 and j.kind = 'demo_file'
+"""
+_SPECIAL = """
+select
+  coalesce(j.status, 'missing') as status,
+  coalesce(j.attempt, 0) as attempt,
+  coalesce(j.crash_count, 0) as crash_count,
+  count(*) filter (where e.reason = 'failed') as errors,
+  extract(epoch from j.started_at - j.run_at)::float8 * 1000 as late_ms,
+  extract(epoch from j.started_at - max(e.at))::float8 * 1000 as again_ms
+from unnest($3::text[]) with ordinality as k(kind, place)
+left join pgwake.jobs as j
+  on j.kind = k.kind and j.id >= $1 and j.metadata ->> 'demo_run' = $2
+left join jsonb_to_recordset(j.errors) as e(reason text, at timestamptz) on true
+group by k.place, j.status, j.attempt, j.crash_count, j.started_at, j.run_at
+order by k.place
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +149,18 @@ class Check:
     finding: str
 
 
+def stdlib_digests() -> dict[str, str]:
+    """Return the sha256 of each .py file of the running Python's library, by path."""
+    digests = {}
+    for path in sorted(STDLIB.rglob("*.py")):
+        if not {"site-packages", "dist-packages"}.intersection(path.parts):
+            with suppress(OSError, UnicodeError):  # dangling links, undecodable names
+                name = path.relative_to(STDLIB).as_posix()
+                name.encode()
+                digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return digests
+
+
 class DemoRun:
     """The jobs of one run, told from all others by their metadata.
 
@@ -109,15 +175,27 @@ class DemoRun:
         self._run = secrets.token_hex(8)
         self._first_id = 0
 
-    async def ping(self) -> None:
-        """Insert a job into the idle queue, and wait until it is completed."""
+    @property
+    def description(self) -> str:
+        """What there is to do."""
+        version = ".".join(platform.python_version_tuple()[:2])
+        return (
+            f"{len(self._digests):,} files of Python {version}'s library, "
+            f"{len(_SPECIAL_KINDS)} that fail, crash or wait"
+        )
+
+    async def ping(self) -> int:
+        """Insert a job that measures its own wake-up; its id."""
         job_id: int = await self._connection.fetchval(
             _INSERT_PING, monotonic(), self._run
         )
         self._first_id = self._first_id or job_id
-        while not await self._connection.fetchval(_IS_COMPLETED, job_id):
-            await asyncio.sleep(PING_PAUSE_SECONDS)
-        await asyncio.sleep(PING_PAUSE_SECONDS)
+        return job_id
+
+    async def is_completed(self, job_id: int) -> bool:
+        """Tell whether a job is completed."""
+        found: bool = await self._connection.fetchval(_IS_COMPLETED, job_id)
+        return found
 
     async def wake_up_ms(self) -> float:
         """Ask for the pings' median, without the first, which waited for the start."""
@@ -128,9 +206,10 @@ class DemoRun:
 
     async def enqueue(self) -> None:
         """Insert a job for each file and the special ones; cancel the one to cancel."""
+        paths = list(self._digests)
         async with self._connection.transaction():
-            await self._connection.execute(_INSERT_SPECIAL_JOBS, self._run)
-            await self._connection.execute(_INSERT_FILES, list(self._digests), self._run)
+            await self._connection.execute(_INSERT_SPECIAL, self._run)
+            await self._connection.execute(_INSERT_FILES, paths, self._run)
         await self._cancel("demo_cancelled")
 
     async def cancel_rest(self) -> int:
@@ -151,64 +230,62 @@ class DemoRun:
 
     async def files(self) -> Files:
         """Sum up the jobs that read files."""
+        paths, digests = list(self._digests), list(self._digests.values())
         row = await self._connection.fetchrow(
-            _FILES,
-            self._first_id,
-            self._run,
-            list(self._digests),
-            list(self._digests.values()),
+            _FILES, self._first_id, self._run, paths, digests
         )
         assert row is not None  # noqa: S101, an aggregate has one row
         return Files(*row)
 
     async def checks(self) -> list[Check]:
         """Ask the database whether everything came as promised."""
-        files = await self.files()
+        files, expected = await self.files(), len(self._digests)
         flaky, doomed, killer, delayed, cancelled = await self._connection.fetch(
-            _SPECIAL_JOBS, self._first_id, self._run, _SPECIAL_KINDS
+            _SPECIAL, self._first_id, self._run, _SPECIAL_KINDS
         )
-        expected = len(self._digests)
         return [
             Check(
                 "files",
-                files.jobs == files.paths == files.completed == expected,
-                f"{files.jobs:,} jobs for {files.paths:,} of {expected:,} files, "
-                f"{files.completed:,} completed, each once",
+                files.jobs == files.paths == files.completed == expected > 0,
+                f"{files.completed:,} of {expected:,} completed, in {files.jobs:,} "
+                f"jobs, {files.given_back} of them given back",
             ),
             Check(
                 "results",
                 files.equal == expected,
-                f"{files.equal:,} have the sha256 that the demo computed itself",
+                f"{files.equal:,} hold the sha256 that the demo has computed itself",
             ),
             Check(
                 "flaky",
                 (flaky["status"], flaky["attempt"]) == ("completed", 3),
-                f"{flaky['status']} at attempt {flaky['attempt']}, after "
-                f"{flaky['errors']} that failed",
+                "{status} at attempt {attempt}, {errors} had failed".format(**flaky),
             ),
             Check(
                 "doomed",
                 (doomed["status"], doomed["attempt"], doomed["errors"])
                 == ("failed", 3, 3),
-                f"{doomed['status']} at attempt {doomed['attempt']}, a dead letter with "
-                f"its {doomed['errors']} errors",
+                "{status} at attempt {attempt}: a dead letter with its {errors} "
+                "errors".format(**doomed),
             ),
             Check(
                 "killer",
                 (killer["status"], killer["crash_count"]) == ("completed", 1),
-                f"killed its worker process; it and {files.given_back} files were given "
-                f"back, it ran again {killer['again_ms']:.0f} ms later: "
-                f"{killer['status']}",
+                "killed its process; given back, begun again in "
+                f"{_ms(killer['again_ms'])}: {killer['status']}",
             ),
             Check(
                 "delayed",
                 delayed["status"] == "completed" and delayed["late_ms"] >= 0,
-                f"due 3 s after its insert, started {delayed['late_ms']:.1f} ms later: "
+                f"due after 3 s, started {_ms(delayed['late_ms'])} later: "
                 f"{delayed['status']}",
             ),
             Check(
                 "cancelled",
                 (cancelled["status"], cancelled["attempt"]) == ("cancelled", 0),
-                f"{cancelled['status']} at attempt {cancelled['attempt']}: never ran",
+                "{status} before it was due, at attempt {attempt}".format(**cancelled),
             ),
         ]
+
+
+def _ms(value: float | None) -> str:
+    return "- ms" if value is None else f"{value:.1f} ms"

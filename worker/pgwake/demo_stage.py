@@ -18,7 +18,15 @@ from pgwake.embedded import EmbeddedServer
 from pgwake.errors import PgwakeError
 from pgwake.settings import Settings
 
-COMMAND = ("run", "--import", "pgwake.demo_jobs", "--queue", "demo:10", "--processes", "2")
+COMMAND = (
+    "run",
+    "--import",
+    "pgwake.demo_jobs",
+    "--queue",
+    "demo:10",
+    "--processes",
+    "2",
+)
 FLAGS = ("--http-port", "0", "--log-format", "human", "--grace", "5")
 STOP_SECONDS = 60.0
 LOG_TAIL_LINES = 20
@@ -33,7 +41,7 @@ async def started(server: EmbeddedServer) -> AsyncIterator[None]:
         yield
     finally:
         # A thread can't be cancelled, and half a start can't be stopped.
-        await asyncio.wait({starting})
+        await asyncio.gather(starting, return_exceptions=True)
         server.stop()
 
 
@@ -95,7 +103,9 @@ class DemoWorker:
 
     def error(self, problem: str) -> PgwakeError:
         """Return an error with what the worker has written last."""
-        return PgwakeError("\n".join([f"the worker {problem}; its log:", *self.log_tail()]))
+        return PgwakeError(
+            "\n".join([f"the worker {problem}; its log:", *self.log_tail()])
+        )
 
     def log_tail(self) -> list[str]:
         """Return the last lines of its log."""

@@ -23,8 +23,8 @@ class Feed:
         self.queue = queue
         self.slots = slots
         self.busy = 0
-        self.taken = 0
-        self.taken_at = monotonic()
+        self.finished = 0
+        self.finished_at = monotonic()
         self.low_water = 0
         self.ready: deque[Job] = deque()
         self.room = asyncio.Event()
@@ -61,7 +61,6 @@ class Feed:
                 await waiter
                 continue
             self.busy += 1
-            self.taken += 1
             if len(self.ready) <= self.low_water:
                 self.room.set()
             return job
@@ -69,7 +68,8 @@ class Feed:
     def release_slot(self) -> None:
         """Say that the job that was taken has left its slot."""
         self.busy -= 1
-        self.taken_at = monotonic()
+        self.finished += 1
+        self.finished_at = monotonic()
 
     def take_back(self) -> list[Job]:
         """Take away every job that no slot has begun; from any thread."""
@@ -87,6 +87,8 @@ class Feed:
             self._wake_one()
 
     def _wake_one(self) -> None:
-        waiter = self._idle.popleft()
-        if not waiter.done():
-            waiter.set_result(None)
+        while self._idle:
+            waiter = self._idle.popleft()
+            if not waiter.done():  # its slot may be gone
+                waiter.set_result(None)
+                return

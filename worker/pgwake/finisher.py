@@ -11,7 +11,7 @@ import asyncpg
 import structlog
 
 from pgwake import queue
-from pgwake.connection import Connection, Session
+from pgwake.connection import Connection, Session, describe
 from pgwake.job import Job
 from pgwake.joblog import JobLog
 from pgwake.jsontext import storable
@@ -82,11 +82,15 @@ class Finisher:
         *,
         reason: str = "failed",
         retryable: bool = True,
-        max_attempts: int | None = None,
     ) -> None:
         """End an attempt as failed; see fail_jobs."""
         failure = queue.Failure(
-            job.id, job.lease_id, _message(error), reason, retryable, max_attempts
+            job.id,
+            job.lease_id,
+            _message(error),
+            reason,
+            retryable,
+            job.kind_max_attempts,
         )
         self._put(End(job, seconds, failure))
 
@@ -113,6 +117,20 @@ class Finisher:
     async def drained(self) -> None:
         """Wait until everything that has arrived is written."""
         await self._written.wait()
+
+    def heir(self, session: Session) -> "Finisher":
+        """Return another with what is unwritten, for a thread that the loop can't stop.
+
+        Both may write it: the fence lets each end count once.
+        """
+        heir = Finisher(session, self._holdings, self._metrics, self._job_log)
+        heir._ends = list(self._ends)
+        return heir
+
+    async def write_all(self) -> None:
+        """Write until nothing is left."""
+        while self._ends:
+            await self._flush()
 
     async def run(self) -> None:
         """Write for ever: at once after a pause, in batches while busy."""
@@ -171,13 +189,13 @@ class Finisher:
             # Its lease runs out and it is swept: late, but not lost.
             self._holdings.discard(end.job)
             log.error(
-                "end refused", job=end.job.id, kind=end.job.kind, error=str(error)
+                "end refused", job=end.job.id, kind=end.job.kind, error=describe(error)
             )
         else:
             self.fail(
                 end.job,
                 end.seconds,
-                f"the result can't be stored: {error}",
+                f"the result can't be stored: {describe(error)}",
                 reason="invalid",
             )
 

@@ -91,6 +91,7 @@ def bind(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen()
     except OSError as error:
         listening.close()
         raise ConfigurationError(
@@ -100,9 +101,8 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def serve(health: Health, host: str, port: int) -> None:
+async def serve(health: Health, listening: socket.socket) -> None:
     """Serve until cancelled."""
-    listening = bind(host, port)
     config = uvicorn.Config(
         application(health),
         log_config=None,

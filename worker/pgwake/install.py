@@ -44,5 +44,5 @@ async def install(dsn: str, timeout: float = 60.0) -> tuple[int | None, int]:  #
         after = await schema_version(connection)
     finally:
         connection.terminate()
-    assert after is not None  # noqa: S101, install.sql writes it last
+    assert after is not None  # noqa: S101, install.sql writes it
     return before, after

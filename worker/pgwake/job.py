@@ -24,6 +24,7 @@ class Job:
         queue: Its queue.
         attempt: Which attempt this is, from 1.
         max_attempts: The job's own limit; None: by policy.
+        kind_max_attempts: The limit that its handler declares.
         lease_id: The fence of this attempt.
         stop_reason: Why the handler is to stop, once it is: timeout, cancelled
             (somebody asked for it), lease_lost (another worker has the job by now) or
@@ -40,6 +41,7 @@ class Job:
         "deadline",
         "id",
         "kind",
+        "kind_max_attempts",
         "lease_id",
         "lease_seconds",
         "max_attempts",
@@ -52,7 +54,9 @@ class Job:
         "task",
     )
 
-    def __init__(self, row: asyncpg.Record, claimed_at: datetime, now: float) -> None:
+    def __init__(
+        self, row: asyncpg.Record, claimed_at: datetime, asked_at: float
+    ) -> None:
         (
             self.id,
             self.lease_id,
@@ -69,9 +73,10 @@ class Job:
         self.claimed_at = claimed_at
         self.lease_seconds: float = (lease_expires_at - claimed_at).total_seconds()
         # Monotonic from here on: this process never compares its clock with a column.
-        self.renewed_at = now
+        self.renewed_at = asked_at
         self.started_at: float | None = None
         self.deadline: float | None = None
+        self.kind_max_attempts: int | None = None
         self.stop_reason: StopReason | None = None
         self.stopped_at: float | None = None
         self.task: asyncio.Task[None] | None = None
@@ -85,10 +90,9 @@ class Job:
     created_at: datetime
 
     @classmethod
-    def from_claim(cls, claim: Claim) -> list["Job"]:
-        """Make the jobs of a claim."""
-        now = monotonic()
-        return [cls(row, claim.claimed_at, now) for row in claim.jobs]
+    def from_claim(cls, claim: Claim, asked_at: float) -> list["Job"]:
+        """Make the jobs of a claim that was asked for then, on the monotonic clock."""
+        return [cls(row, claim.claimed_at, asked_at) for row in claim.jobs]
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.kind!r} attempt {self.attempt}>"

@@ -1,5 +1,6 @@
 """The line that each job leaves in the log: never its payload."""
 
+import asyncio
 from time import monotonic
 
 import structlog
@@ -61,9 +62,10 @@ class JobLog:
     def _admit(self) -> bool:
         second = int(monotonic())
         if second != self._second:
-            self.summarise()
             self._second, self._written = second, 0
         if self._written >= self._per_second:
+            if not self._left_out:
+                asyncio.get_running_loop().call_later(1.0, self.summarise)
             self._left_out += 1
             return False
         self._written += 1

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from time import monotonic
+from typing import NoReturn
 
 import asyncpg
 import structlog
 
-from pgwake.connection import backoff, connect
+from pgwake.connection import backoff, connect, describe
 from pgwake.metrics import Metrics
 from pgwake.queue import CHANNEL
 
@@ -57,19 +58,18 @@ class Listener:
         failures = 0
         while True:
             started = monotonic()
-            problem: BaseException | None = None
             try:
                 await self._listen()
             except _FAULTS as error:
-                problem = error
+                problem = describe(error)
             finally:
                 self._show(is_up=False)
             failures = 1 if monotonic() - started > 60 else failures + 1
             report = log.warning if failures == 1 else log.debug
-            report("listener failed", error=f"{type(problem).__name__}: {problem}")
+            report("listener failed", error=problem)
             await asyncio.sleep(backoff(failures))
 
-    async def _listen(self) -> None:
+    async def _listen(self) -> NoReturn:
         connection = await connect(self._dsn, self._name, self._timeout)
         try:
             lost = asyncio.Event()

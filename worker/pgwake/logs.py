@@ -36,7 +36,8 @@ def configure(settings: Settings, **fields: Any) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             _LEVELS[settings.log_level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # One write a line, since processes share the stream.
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
 

@@ -1,6 +1,7 @@
 """A supervised worker process: python -m pgwake.process, told what to do on stdin."""
 
 import asyncio
+import functools
 import json
 import os
 import signal
@@ -54,19 +55,23 @@ async def _work(settings: Settings, order: dict[str, Any]) -> None:
     os.write(beat_fd, json.dumps({"queues": list(worker.queues)}).encode() + b"\n")
     signals = 0
 
-    def stop() -> None:
+    def stop(*_: object) -> None:
         nonlocal signals
         signals += 1
-        worker.stop(at_once=signals > 1)
+        again = signals > 1
+        worker.expect_stop(at_once=again)
+        loop.call_soon_threadsafe(functools.partial(worker.stop, at_once=again))
 
+    # Not the loop's own handlers: they are called by a loop that is not blocked.
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+        signal.signal(number, stop)
 
     def read_orders() -> None:
         for line in sys.stdin:
             for queue, kind, count in json.loads(line)["crashed"]:
                 worker.metrics.crashed(queue, kind, count)
-        loop.call_soon_threadsafe(worker.stop)  # the supervisor is gone: drain
+        worker.expect_stop()  # the supervisor is gone: drain
+        loop.call_soon_threadsafe(worker.stop)
 
     threading.Thread(target=read_orders, name="pgwake-orders", daemon=True).start()
     await worker.run()

@@ -5,7 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    ValidationError,
+    create_model,
+)
+from pydantic_core import SchemaError
 
 from pgwake.errors import ConfigurationError, InvalidPayloadError
 from pgwake.job import Job
@@ -125,7 +133,7 @@ def _handler(
     timeout: float | None,
 ) -> Handler:
     for name, text in (("kind", kind), ("queue", queue)):
-        if not 1 <= len(text.encode()) <= 128 or "\0" in text:
+        if not _is_name(text):
             raise ConfigurationError(f"{name} {text!r} must have 1 to 128 bytes")
     if max_attempts is not None and not 1 <= max_attempts <= 10_000:
         raise ConfigurationError(f"{kind}: max_attempts must be from 1 to 10000")
@@ -180,7 +188,19 @@ def _arguments(
     if not fields and extra == "forbid":
         return job_parameter, None
     config = ConfigDict(arbitrary_types_allowed=True, extra=extra)
-    return job_parameter, create_model(kind, __config__=config, **fields)
+    try:
+        return job_parameter, create_model(kind, __config__=config, **fields)
+    except (PydanticUserError, SchemaError, TypeError) as error:
+        raise ConfigurationError(
+            f"{kind}: its annotations can't be used: {error}"
+        ) from None
+
+
+def _is_name(text: str) -> bool:
+    try:
+        return 1 <= len(text.encode()) <= 128 and "\0" not in text
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
 
 
 def _explain(kind: str, error: ValidationError) -> str:

@@ -5,6 +5,7 @@ import contextvars
 import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -18,6 +19,8 @@ from pgwake.jsontext import dumps
 from pgwake.registry import Handler, Registry
 
 log = structlog.get_logger()
+
+CLOSE_SECONDS = 1.0  # that a cancelled slot may take to end
 
 
 class Runner:
@@ -37,30 +40,47 @@ class Runner:
         self._threads = threads
         self.running: set[Job] = set()
         self._slots: set[asyncio.Task[None]] = set()
+        self._is_closing = False
 
     def open(self, feed: Feed) -> None:
         """Start the slots of a feed; they end when it is closed."""
         for _ in range(feed.slots):
-            task = asyncio.create_task(self._slot(feed))
-            self._slots.add(task)
-            task.add_done_callback(self._slots.discard)
+            self._open_slot(feed)
 
-    def abandon(self) -> set[Job]:
-        """Leave the slots that do not end; the jobs that they still run."""
-        for task in self._slots:
-            task.cancel()
+    def _open_slot(self, feed: Feed) -> None:
+        slot = asyncio.create_task(self._slot(feed))
+        self._slots.add(slot)
+        slot.add_done_callback(functools.partial(self._slot_ended, feed))
+
+    def _slot_ended(self, feed: Feed, slot: "asyncio.Task[None]") -> None:
+        self._slots.discard(slot)
+        broken = slot.cancelled() or slot.exception() is not None
+        if broken and not self._is_closing:
+            log.error("slot broken by a handler, replaced", queue=feed.queue)
+            self._open_slot(feed)
+
+    async def close(self) -> None:
+        """End the slots; jobs whose handlers hold on even now are left behind."""
+        self._is_closing = True
         if self.running:
             log.warning("jobs abandoned", jobs=sorted(job.id for job in self.running))
-        return set(self.running)
+        for slot in self._slots:
+            slot.cancel()
+        if self._slots:
+            await asyncio.wait(self._slots, timeout=CLOSE_SECONDS)
 
     async def _slot(self, feed: Feed) -> None:
         """Run one job after the other until the feed is closed."""
+        slot = asyncio.current_task()
+        assert slot is not None  # noqa: S101, it is one
         rounds = 0
         while (job := await feed.take()) is not None:
             try:
-                await self._run(job)
+                await self._run(job, slot)
             finally:
                 feed.release_slot()
+            if slot.cancelling() and not self._is_closing:
+                await _calm(slot)
             rounds += 1
             # A handler that never waits would keep the loop from everybody else.
             if rounds % 16 == 0:
@@ -68,18 +88,21 @@ class Runner:
             while self._finisher.is_full:
                 await asyncio.sleep(0.01)
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: Job, slot: "asyncio.Task[None]") -> None:
         handler = self._registry.get(job.kind)
         if job.should_stop:  # before it has begun
             self._stopped(job, 0.0)
         elif handler is None:
             self._finisher.release(job, "unknown_kind")
+        elif monotonic() - job.renewed_at > job.lease_seconds:
+            # This process stood still meanwhile: it may be another's by now.
+            self._finisher.release(job, "unstarted")
         else:
-            await self._attempt(job, handler)
+            await self._attempt(job, handler, slot)
 
-    async def _attempt(self, job: Job, handler: Handler) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101, a slot is a task
+    async def _attempt(
+        self, job: Job, handler: Handler, slot: "asyncio.Task[None]"
+    ) -> None:
         started = job.started_at = monotonic()
         timer = None
         if handler.timeout is not None:
@@ -87,7 +110,8 @@ class Runner:
             timer = asyncio.get_running_loop().call_at(
                 asyncio.get_running_loop().time() + handler.timeout, job.stop, "timeout"
             )
-        job.task = task
+        job.kind_max_attempts = handler.max_attempts
+        job.task = slot
         self.running.add(job)
         result: str | None = None
         problem: BaseException | None = None
@@ -96,17 +120,14 @@ class Runner:
             if value is not None:
                 result = dumps(value)
         except BaseException as error:
-            if not job.should_stop and task.cancelling():
-                raise  # the slot itself is being ended
+            if self._is_closing:
+                raise
             problem = error
         finally:
             job.task = None
             self.running.discard(job)
             if timer is not None:
                 timer.cancel()
-            if job.should_stop:
-                while task.cancelling():
-                    task.uncancel()
 
         seconds = monotonic() - started
         if job.should_stop:
@@ -123,7 +144,6 @@ class Runner:
                 if isinstance(problem, InvalidPayloadError | InvalidValueError)
                 else "failed",
                 retryable=not bad_payload,
-                max_attempts=handler.max_attempts,
             )
 
     def _stopped(
@@ -137,7 +157,6 @@ class Runner:
                     seconds,
                     f"over its time limit of {handler.timeout:g} s",
                     reason="timeout",
-                    max_attempts=handler.max_attempts,
                 )
             case "cancelled":
                 self._finisher.fail(job, seconds, "cancelled", reason="cancelled")
@@ -151,11 +170,9 @@ class Runner:
         arguments = handler.bind(job.payload_text, job)
         if handler.is_async:
             return await handler.function(**arguments)
-        return await self._in_thread(handler, job, arguments)
+        return await self._in_thread(handler, arguments)
 
-    async def _in_thread(
-        self, handler: Handler, job: Job, arguments: Mapping[str, Any]
-    ) -> Any:
+    async def _in_thread(self, handler: Handler, arguments: Mapping[str, Any]) -> Any:
         """Run a plain function; wait for its thread to the end, whatever happens.
 
         A thread can't be cancelled. As long as it lives the job is held, so that nobody
@@ -166,16 +183,34 @@ class Runner:
             self._threads,
             functools.partial(context.run, _in_thread, handler.function, arguments),
         )
-        while True:
+        while not future.done():
             try:
-                return await asyncio.shield(future)
+                await asyncio.shield(future)
             except asyncio.CancelledError:
-                if future.done() or job.stop_reason is None:
+                if self._is_closing:
                     raise
+        value, error = future.result()
+        if error is not None:
+            raise error
+        return value
 
 
-def _in_thread(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+def _in_thread(
+    function: Callable[..., Any], arguments: Mapping[str, Any]
+) -> tuple[Any, BaseException | None]:
     try:
-        return function(**arguments)
-    except StopIteration as error:  # which a future can't carry: it would never be done
-        raise RuntimeError("the handler raised StopIteration") from error
+        return function(**arguments), None
+    except BaseException as error:  # noqa: BLE001, it is raised again in the slot
+        return None, error  # a future can't carry StopIteration and GeneratorExit
+
+
+async def _calm(slot: "asyncio.Task[None]") -> None:
+    """Take back what has been asked of a slot's task while it ran a handler.
+
+    A handler that was stopped has had its cancellation. One that cancelled its own task
+    and returned has not: it comes at the next wait, which is this one.
+    """
+    while slot.cancelling():
+        slot.uncancel()
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)

@@ -4,10 +4,7 @@ Imports no user code, so nothing that a handler does can take it down.
 """
 
 import asyncio
-import json
-import os
 import signal
-import sys
 from contextlib import suppress
 from time import monotonic
 
@@ -15,7 +12,8 @@ import asyncpg
 import structlog
 
 from pgwake import names, queue
-from pgwake.connection import Connection, Session, backoff
+from pgwake.child import Child
+from pgwake.connection import Connection, Session, backoff, describe
 from pgwake.errors import EXIT_CONFIG
 from pgwake.settings import Settings
 
@@ -24,8 +22,8 @@ log = structlog.get_logger()
 HEALTHY_SECONDS = 60.0  # a child that lived as long is started again at once
 MAX_BACKOFF = 30.0
 GIVE_BACK_SECONDS = 30.0
+LAST_SECONDS = 5.0  # that it may take once the supervisor is to stop
 SUSPECTS_POLL_SECONDS = 5.0
-START_SECONDS = 300.0
 
 
 class Supervisor:
@@ -45,6 +43,7 @@ class Supervisor:
         )
         self._children: set[Child] = set()
         self._queues: set[str] = set()
+        self._crashed: list[tuple[str, str, int]] = []  # not yet counted by anybody
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()  # a crash, or the stop
         self._exit_code = 0
@@ -89,6 +88,7 @@ class Supervisor:
         """Start a child, wait for its end, give back what it had; its exit code."""
         child = await Child.start(self._settings, port, suspects=suspects)
         self._children.add(child)
+        self._tell_crashed()
         if self._stopping.is_set():
             child.send(signal.SIGTERM)
         log.info("process started", pid=child.pid, name=child.name, suspects=suspects)
@@ -97,11 +97,11 @@ class Supervisor:
         self._queues.update(child.queues)
         if code not in (0, EXIT_CONFIG):
             log.error("process died", pid=child.pid, name=child.name, exit=code)
-        if code != EXIT_CONFIG:
+        if child.is_beating:
             await self._give_back(child)
         return code
 
-    async def _give_back(self, child: "Child") -> None:
+    async def _give_back(self, child: Child) -> None:
         """Give back what a dead child had, until no session of it is left."""
         application = names.application_name(child.name)
         given_back: list[tuple[str, str, int]] = []
@@ -112,20 +112,30 @@ class Supervisor:
             return sessions > 0
 
         try:
-            async with asyncio.timeout(GIVE_BACK_SECONDS):
+            stopping = self._stopping.is_set()
+            async with asyncio.timeout(LAST_SECONDS if stopping else GIVE_BACK_SECONDS):
                 while await self._session.call(once):
                     await asyncio.sleep(0.02)
         except TimeoutError:
             log.error("give-back timed out, leases will run out", name=child.name)
         except asyncpg.PostgresError as error:
-            log.error("give-back refused", name=child.name, error=str(error))
+            log.error("give-back refused", name=child.name, error=describe(error))
         if given_back:
             jobs = sum(count for _, _, count in given_back)
             log.warning("jobs given back", name=child.name, jobs=jobs)
             self._changed.set()
-            for other in self._children:
-                if other.tell_crashed(given_back):
-                    break
+            self._crashed.extend(given_back)
+            self._tell_crashed()
+
+    def _tell_crashed(self) -> None:
+        """Have one of the children that show metrics count what crashed."""
+        for child in self._children:
+            if (
+                self._crashed
+                and not child.is_quarantine
+                and child.tell_crashed(self._crashed)
+            ):
+                self._crashed = []
 
     async def _watch_suspects(self) -> None:
         """Run the quarantine, a child with one slot, while a suspect is due."""
@@ -153,7 +163,7 @@ class Supervisor:
             await asyncio.wait({question, stopped}, return_when="FIRST_COMPLETED")
             return question.result() if question.done() else None
         except asyncpg.PostgresError as error:
-            log.error("look for suspects refused", error=str(error))
+            log.error("look for suspects refused", error=describe(error))
             return None
         finally:
             question.cancel()
@@ -163,97 +173,3 @@ class Supervisor:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await event.wait()
-
-
-class Child:
-    """One worker process.
-
-    Attributes:
-        name: Its worker name, as in claimed_by.
-        pid: Its process id.
-        queues: The queues it works on, once it has told.
-    """
-
-    def __init__(
-        self, process: asyncio.subprocess.Process, name: str, beats: int
-    ) -> None:
-        self._process = process
-        self._beats = beats
-        self._beat_at = monotonic()
-        self._told = b""
-        self.name = name
-        self.pid = process.pid
-        self.queues: tuple[str, ...] = ()
-
-    @classmethod
-    async def start(cls, settings: Settings, port: int, *, suspects: bool) -> "Child":
-        """Start one, in a process group of its own: Ctrl-C is ours to forward."""
-        beats, beat_fd = os.pipe()
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "pgwake.process",
-            stdin=asyncio.subprocess.PIPE,
-            pass_fds=[beat_fd],
-            start_new_session=True,
-        )
-        os.close(beat_fd)
-        os.set_blocking(beats, False)
-        child = cls(process, names.new_worker_name(process.pid), beats)
-        asyncio.get_running_loop().add_reader(beats, child._read_beats)
-        child._write(
-            {
-                "name": child.name,
-                "settings": settings.dump(),
-                "beat_fd": beat_fd,
-                "http_port": port,
-                "suspects": suspects,
-            }
-        )
-        return child
-
-    def _write(self, order: object) -> bool:
-        if self._process.stdin is None or self._process.stdin.is_closing():
-            return False
-        self._process.stdin.write(json.dumps(order).encode() + b"\n")
-        return True
-
-    def _read_beats(self) -> None:
-        """Read what it tells: a line with its queues, then a dot for each beat."""
-        with suppress(BlockingIOError):
-            data = os.read(self._beats, 4096)
-            self._beat_at = monotonic()
-            if not data:
-                asyncio.get_running_loop().remove_reader(self._beats)
-            elif not self.queues:
-                self._told += data
-                line, newline, _ = self._told.partition(b"\n")
-                if newline:
-                    self.queues = tuple(json.loads(line)["queues"])
-
-    def tell_crashed(self, jobs: list[tuple[str, str, int]]) -> bool:
-        """Have it count crashed jobs, (queue, kind, count) each; whether it heard."""
-        return self._write({"crashed": jobs})
-
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal, if it is still there."""
-        with suppress(ProcessLookupError):
-            self._process.send_signal(number)
-
-    async def wait(self, stall_seconds: float) -> int:
-        """Wait for its end; kill it when its lifeline is silent. The exit code."""
-        ended = asyncio.ensure_future(self._process.wait())
-        try:
-            while not ended.done():
-                silent = monotonic() - self._beat_at
-                # Before the first beat it imports the user's modules, which takes long.
-                if silent > (stall_seconds if self.queues else START_SECONDS):
-                    log.error(
-                        "process silent, killed", pid=self.pid, seconds=round(silent)
-                    )
-                    self.send(signal.SIGKILL)
-                await asyncio.wait({ended}, timeout=min(1.0, stall_seconds / 4))
-            return await ended
-        finally:
-            asyncio.get_running_loop().remove_reader(self._beats)
-            os.close(self._beats)

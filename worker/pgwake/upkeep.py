@@ -8,7 +8,7 @@ import asyncpg
 import structlog
 
 from pgwake import queue
-from pgwake.connection import Session
+from pgwake.connection import MAX_BACKOFF_SECONDS, Session, describe
 from pgwake.http import Health
 from pgwake.metrics import Metrics
 
@@ -28,7 +28,8 @@ class Upkeep:
         health: Where it is noted that the database answers.
         metrics: Where the queues' gauges are.
         renewal_interval: Seconds; a session sweeps only when it has been up for as
-            long, so that after an outage of the database the others can renew before.
+            long, and for the longest pause of a reconnect, so that after an outage of
+            the database the others can renew before.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Upkeep:
                     await self._do(step)
                 self._health.database_seen_at = monotonic()
             except asyncpg.PostgresError as error:
-                log.error("upkeep refused", step=step, error=str(error))
+                log.error("upkeep refused", step=step, error=describe(error))
             every = STEPS.get(step, STATS_SECONDS)
             due[step] = monotonic() + every * random.uniform(0.9, 1.1)  # noqa: S311
 
@@ -70,7 +71,9 @@ class Upkeep:
 
     def _may_sweep(self) -> bool:
         up_since = self._session.up_since
-        return up_since is not None and monotonic() - up_since > self._renewal_interval
+        if up_since is None:
+            return False
+        return monotonic() - up_since > self._renewal_interval + MAX_BACKOFF_SECONDS
 
     async def _show_queues(self) -> None:
         for row in await self._session.call(queue.get_queue_stats):

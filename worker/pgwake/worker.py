@@ -17,11 +17,12 @@ from pgwake.feed import Feed
 from pgwake.finisher import Finisher
 from pgwake.job import Job
 from pgwake.joblog import JobLog
-from pgwake.lifeline import Lifeline, renewal_interval
+from pgwake.lifeline import Lifeline
 from pgwake.metrics import Metrics
 from pgwake.quarantine import Quarantine
 from pgwake.registry import Registry
 from pgwake.registry import registry as default_registry
+from pgwake.renewal import renewal_interval
 from pgwake.runner import Runner
 from pgwake.settings import DEFAULT_LEASE, DEFAULT_SLOTS, Settings, parse_queue
 from pgwake.upkeep import Upkeep
@@ -75,6 +76,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
         self._ready = asyncio.Event()
+        self._lifeline: Lifeline | None = None
         self._tasks: asyncio.Task[None] | None = None
 
     @property
@@ -88,6 +90,16 @@ class Worker:
         self._stopping.set()
         if at_once:
             self._at_once.set()
+
+    def expect_stop(self, *, at_once: bool = False) -> None:
+        """Say that stop() is to come, from any thread or from a signal's handler.
+
+        Should the loop be blocked when the grace time is over, the lifeline gives back
+        what the process has, and ends it.
+        """
+        if self._lifeline is not None:
+            grace = 0.0 if at_once else self.settings.grace
+            self._lifeline.expect_stop(grace + self.settings.cancel_grace)
 
     async def run(self) -> None:
         """Work until stop() is called.
@@ -106,7 +118,9 @@ class Worker:
             return Session(settings.dsn, application, role, settings.query_timeout)
 
         claims, ends, chores = session("claims"), session("ends"), session("upkeep")
-        await self._check_schema(chores)
+        if not await self._may_start(chores):
+            chores.close()
+            return
         holdings: set[Job] = set()
         job_log = JobLog(settings.log_jobs_per_second)
         finisher = Finisher(ends, holdings, self.metrics, job_log)
@@ -135,16 +149,16 @@ class Worker:
                 if name is None or claimer.feed.queue == name:
                     claimer.wake()
 
-        lifeline = Lifeline(
+        self._lifeline = lifeline = Lifeline(
             settings,
             application,
             holdings=holdings,
             feeds=feeds,
+            finisher=finisher,
             metrics=self.metrics,
             wake=wake,
             beat_fd=self._beat_fd,
             http_port=self._http_port,
-            may_exit=self._supervised,
         )
         upkeep = Upkeep(
             chores,
@@ -154,14 +168,14 @@ class Worker:
         )
         threads = ThreadPoolExecutor(sum(feed.slots for feed in feeds), "pgwake-job")
         runner = Runner(self.registry, finisher, threads)
-        await lifeline.start()
-        log.info(
-            "worker started",
-            queues=",".join(f"{feed.queue}:{feed.slots}" for feed in feeds),
-            kinds=len(self.registry.kinds),
-            suspects=self._suspects,
-        )
         try:
+            await lifeline.start()
+            log.info(
+                "worker started",
+                queues=",".join(f"{feed.queue}:{feed.slots}" for feed in feeds),
+                kinds=len(self.registry.kinds),
+                suspects=self._suspects,
+            )
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(lifeline.ended)
                 tasks.start_soon(finisher.run)
@@ -179,16 +193,19 @@ class Worker:
                     self._ready.set()
                     await self._stopping.wait()
                     lifeline.health.is_draining = True
-                    for one in (*claimers, quarantine):
-                        one.stop()
+                    quarantine.stop()
+                    for claimer in claimers:
+                        claimer.stop()
                     deadline = anyio.current_time() + CLAIM_DEADLINE
                     claiming.cancel_scope.deadline = deadline
                 await self._drain(feeds, finisher, runner)
                 tasks.cancel_scope.cancel()
         finally:
+            with anyio.CancelScope(shield=True):
+                await runner.close()
+                await lifeline.stop()
             for opened in (claims, ends, chores):
                 opened.close()
-            await lifeline.stop()
             threads.shutdown(wait=False, cancel_futures=True)
             job_log.summarise()
             log.info("worker stopped", left=len(holdings))
@@ -210,7 +227,7 @@ class Worker:
         for job in list(runner.running):
             job.stop("shutdown")
         await self._until_idle(runner, self.settings.cancel_grace, None)
-        for job in runner.abandon():  # a thread, or a handler that holds on
+        for job in list(runner.running):  # a thread, or a handler that holds on
             finisher.release(job, "shutdown")
         with anyio.move_on_after(FLUSH_DEADLINE):
             await finisher.drained()
@@ -228,6 +245,19 @@ class Worker:
             self.metrics.busy_slots.labels(feed.queue).set_function(
                 lambda feed=feed: feed.busy  # type: ignore[misc]
             )
+
+    async def _may_start(self, session: Session) -> bool:
+        """Wait until the database answers; whether that was before the stop."""
+        check = asyncio.ensure_future(self._check_schema(session))
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({check, stopped}, return_when="FIRST_COMPLETED")
+            if check.done():
+                check.result()
+            return check.done()
+        finally:
+            check.cancel()
+            stopped.cancel()
 
     async def _check_schema(self, session: Session) -> None:
         version = await session.call(queue.schema_version)

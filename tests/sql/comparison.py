@@ -1,0 +1,97 @@
+"""The database beside its model: what the rules of test_state_machine.py stand on."""
+
+from collections import Counter
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+
+from sql.model import LIVE, Job
+
+ROWS = """
+select id, queue, priority, status, attempt, crash_count, bounce_count, unique_key,
+  round(extract(epoch from run_at - now()), 3)::float8, lease_id,
+  round(extract(epoch from lease_expires_at - now()), 3)::float8,
+  cancel_requested_at is not null, coalesce(jsonb_array_length(errors), 0)
+from pgwake.jobs where status <> 'waiting' order by id
+"""
+
+
+class Comparison(RuleBasedStateMachine):
+    """One transaction an example: its clock stands still but for the offset."""
+
+    connection: psycopg.Connection
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: dict[int, Job] = {}
+        self.now = 0.0
+        self.totals = Counter[str]()
+
+    @initialize()
+    def begin(self) -> None:
+        self.connection.execute("begin")
+        for queue in ("q1", "q2"):
+            self.connection.execute(
+                "insert into pgwake.queues (name, backoff_cap) values (%s, '0')",
+                [queue],
+            )
+
+    def teardown(self) -> None:
+        self.connection.rollback()
+
+    def one(self, statement: str, *arguments: object) -> Any:
+        row = self.connection.execute(statement, arguments).fetchone()
+        assert row is not None
+        return row if len(row) > 1 else row[0]
+
+    def code_of(self, statement: str, *arguments: object) -> str | None:
+        """Run a statement that may be refused; the SQLSTATE, or None."""
+        try:
+            with self.connection.transaction():
+                self.connection.execute(statement, arguments)
+        except psycopg.Error as error:
+            return error.sqlstate
+        return None
+
+    def pick(self, number: int) -> Job:
+        return list(self.jobs.values())[number % len(self.jobs)]
+
+    def pick_lease(self, job: Job, number: int) -> UUID:
+        leases = [*([job.lease] * 3 if job.lease else []), *job.past_leases, uuid4()]
+        return leases[number % len(leases)]
+
+    def live_with_key(self, key: str | None) -> Job | None:
+        same = [j for j in self.jobs.values() if j.unique_key == key and key]
+        return next((j for j in same if j.status in LIVE), None)
+
+    def ended(self, before: str, job: Job) -> None:
+        if before != job.status:
+            self.totals[job.status] += 1
+
+    @invariant()
+    def rows_are_as_the_model_says(self) -> None:
+        rows = self.connection.execute(ROWS).fetchall()
+        assert rows == [
+            (
+                *(job.id, job.queue, job.priority, job.status, job.attempt),
+                *(job.crash_count, job.bounce_count, job.unique_key),
+                pytest.approx(job.run_at),
+                *((job.lease,) if job.status in LIVE else (row[9],)),
+                job.lease_expires_at if job.status == "running" else None,
+                *(job.is_cancel_requested, job.error_count),
+            )
+            for job, row in zip(self.jobs.values(), rows, strict=True)
+        ]
+
+    @invariant()
+    def totals_are_as_the_model_says(self) -> None:
+        enqueued, completed, failed = self.one(
+            "select sum(enqueued_total)::int, sum(completed_total)::int,"
+            " sum(failed_total)::int from pgwake.get_queue_stats()"
+        )
+        assert enqueued == self.totals["enqueued"]
+        assert completed == self.totals["completed"]
+        assert failed == self.totals["failed"]

@@ -1,0 +1,236 @@
+"""What the database says of the schema: the contract that clients are written to."""
+
+from pathlib import Path
+
+from support import CHECKOUT, Connection
+
+FUNCTIONS = CHECKOUT / "sql" / "functions"
+
+SIGNATURES = {
+    "apply_retention": "max_rows integer -> integer",
+    "cancel_job": "job_id bigint -> text",
+    "claim_batch": (
+        "queue text, count integer, worker text, lease interval, INOUT cursor jsonb,"
+        " suspects boolean, OUT jobs pgwake.claimed_job[], OUT next_run_at timestamp"
+        " with time zone, OUT claimed_at timestamp with time zone -> record"
+    ),
+    "claim_jobs": (
+        "queue text, count integer, worker text, lease interval -> SETOF"
+        " pgwake.claimed_job"
+    ),
+    "claim_next_job": (
+        "queue text, worker text, lease interval -> SETOF pgwake.claimed_job"
+    ),
+    "complete_job": "job_id bigint, lease_id uuid, result jsonb -> void",
+    "complete_jobs": "job_ids bigint[], lease_ids uuid[], results jsonb[] -> text[]",
+    "enqueue": (
+        "kind text, payload jsonb, queue text, priority integer, run_at timestamp"
+        " with time zone, delay interval, max_attempts integer, unique_key text,"
+        " on_conflict text, metadata jsonb -> bigint"
+    ),
+    "extend_leases": "job_ids bigint[], lease_ids uuid[], lease interval -> text[]",
+    "fail_job": (
+        "job_id bigint, lease_id uuid, error text, retry_in interval, retryable"
+        " boolean, reason text, max_attempts integer -> text"
+    ),
+    "fail_jobs": (
+        "job_ids bigint[], lease_ids uuid[], errors text[], reasons text[], retry_ins"
+        " interval[], retryables boolean[], max_attempts integer[] -> text[]"
+    ),
+    "force_complete_job": "job_id bigint, reason text -> void",
+    "force_fail_job": "job_id bigint, reason text -> void",
+    "get_job": "job_id bigint -> jsonb",
+    "get_queue_stats": (
+        "queue text -> TABLE(queue text, pending_count bigint, scheduled_count"
+        " bigint, waiting_count bigint, running_count bigint, completed_count bigint,"
+        " failed_count bigint, cancelled_count bigint, oldest_pending_age interval,"
+        " avg_queue_time_ms double precision, avg_execution_time_ms double precision,"
+        " enqueued_total bigint, completed_total bigint, failed_total bigint,"
+        " is_estimate boolean)"
+    ),
+    "maintain": "step text -> jsonb",
+    "next_run_at": "queue text -> timestamp with time zone",
+    "next_suspect_at": "queues text[] -> timestamp with time zone",
+    "now": "-> timestamp with time zone",
+    "release_jobs": "job_ids bigint[], lease_ids uuid[], reason text -> text[]",
+    "release_worker_jobs": (
+        "worker text -> TABLE(queue text, kind text, job_count bigint)"
+    ),
+    "retry_delay": (
+        "attempt integer, base interval, cap interval, jitter double precision ->"
+        " interval"
+    ),
+    "retry_job": "job_id bigint -> void",
+    "snooze_job": "job_id bigint, lease_id uuid, delay interval -> text",
+    "sweep_expired_leases": (
+        "max_jobs integer -> TABLE(queue text, kind text, job_count bigint)"
+    ),
+}
+INTERNAL = {"after_change_queues", "after_insert_jobs", "analyze_jobs", "announce"}
+INTERNAL |= {"append_error", "check_leases", "crash_jobs", "end_job", "finished_slot"}
+INTERNAL |= {"fold_tallies", "force_end_job", "lease_outcome", "raise_invalid"}
+INTERNAL |= {"raise_outcome", "ring", "status_event", "watched_queues"}
+
+CLAIMED_JOB = [
+    ("id", "bigint"),
+    ("lease_id", "uuid"),
+    ("queue", "text"),
+    ("kind", "text"),
+    ("payload", "jsonb"),
+    ("attempt", "integer"),
+    ("max_attempts", "integer"),
+    ("lease_expires_at", "timestamp with time zone"),
+    ("created_at", "timestamp with time zone"),
+    ("metadata", "jsonb"),
+    ("options", "jsonb"),
+]
+
+OWN = "pronamespace = 'pgwake'::regnamespace"
+EVERYBODY = "a.grantee = 0"
+
+
+async def names(connection: Connection, query: str) -> list[str]:
+    return [name for (name,) in await connection.fetch(query)]
+
+
+async def test_every_public_function_has_one_signature(connection: Connection) -> None:
+    rows = await connection.fetch(
+        "select proname, pg_get_function_identity_arguments(oid),"
+        f" pg_get_function_result(oid) from pg_proc where {OWN}"
+    )
+    public = [row for row in rows if row[0] not in INTERNAL]
+
+    assert {
+        name: f"{arguments} -> {result}".strip() for name, arguments, result in public
+    } == SIGNATURES
+    assert len(rows) == len(SIGNATURES) + len(INTERNAL)
+
+
+async def test_the_row_of_a_claim_never_changes(connection: Connection) -> None:
+    rows = await connection.fetch(
+        "select attname, format_type(atttypid, atttypmod) from pg_attribute"
+        " where attrelid = 'pgwake.claimed_job'::regclass order by attnum"
+    )
+    assert [tuple(row) for row in rows] == CLAIMED_JOB
+
+
+async def test_every_parameter_after_an_optional_one_is_optional(
+    connection: Connection,
+) -> None:
+    rows = await connection.fetch(
+        "select proname, pronargs - pronargdefaults from pg_proc"
+        f" where {OWN} and pronargs > pronargdefaults"
+    )
+    required = dict(tuple(row) for row in rows)
+    assert required["enqueue"] == required["cancel_job"] == 1
+    assert required["claim_batch"] == required["claim_jobs"] == 2
+    assert required["complete_jobs"] == required["fail_jobs"] == 2
+    assert required["release_jobs"] == required["extend_leases"] == 2
+    assert {"claim_next_job", "get_queue_stats", "maintain"}.isdisjoint(required)
+
+
+async def test_every_function_says_what_it_does(connection: Connection) -> None:
+    silent = await names(
+        connection,
+        f"select proname from pg_proc where {OWN} and obj_description(oid) is null",
+    )
+    assert silent == []
+
+
+async def test_every_table_says_what_it_is(connection: Connection) -> None:
+    silent = await names(
+        connection,
+        "select relname from pg_class where relnamespace = 'pgwake'::regnamespace"
+        " and relkind in ('r', 'p') and not relispartition"
+        " and obj_description(oid) is null",
+    )
+    assert silent == []
+
+
+async def test_every_function_but_the_clock_pins_its_search_path(
+    connection: Connection,
+) -> None:
+    unpinned = await names(
+        connection,
+        f"select proname from pg_proc where {OWN}"
+        """ and not coalesce(proconfig, '{}') @> array['search_path=""']""",
+    )
+    assert unpinned == ["now"]  # it has to be put inline
+
+
+async def test_every_function_runs_as_its_caller(connection: Connection) -> None:
+    query = f"select proname from pg_proc where {OWN} and prosecdef"
+    assert await names(connection, query) == []
+
+
+async def test_nobody_may_do_anything_without_a_grant(connection: Connection) -> None:
+    functions = await names(
+        connection,
+        "select p.proname from pg_proc as p"
+        ", aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) as a"
+        f" where p.{OWN} and {EVERYBODY}",
+    )
+    relations = await names(
+        connection,
+        "select c.relname from pg_class as c"
+        ", aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) as a"
+        f" where c.relnamespace = 'pgwake'::regnamespace and {EVERYBODY}",
+    )
+    schemas = await names(
+        connection,
+        "select n.nspname from pg_namespace as n"
+        ", aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) as a"
+        f" where n.nspname = 'pgwake' and {EVERYBODY}",
+    )
+    assert [functions, relations, schemas] == [[], [], []]
+
+
+async def test_every_check_and_key_has_a_name_of_its_own(
+    connection: Connection,
+) -> None:
+    unnamed = await names(
+        connection,
+        "select conname from pg_constraint"
+        " where connamespace = 'pgwake'::regnamespace and contype in ('c', 'p', 'u')"
+        " and conname ~ '_check[0-9]*$'",
+    )
+    assert unnamed == []
+
+
+async def test_every_leaf_has_a_primary_key_and_there_is_no_default_one(
+    connection: Connection,
+) -> None:
+    rows = await connection.fetch(
+        "select t.relid::regclass::text, i.indexrelid is not null,"
+        " pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT'"
+        " from pg_partition_tree('pgwake.jobs') as t"
+        " join pg_class as c on c.oid = t.relid"
+        " left join pg_index as i on i.indrelid = t.relid and i.indisprimary"
+        " where t.isleaf"
+    )
+    assert len(rows) == 34
+    assert {tuple(row)[1:] for row in rows} == {(True, False)}
+
+
+async def test_one_function_a_file_and_the_file_is_named_after_it(
+    connection: Connection,
+) -> None:
+    files = {path.stem for path in FUNCTIONS.glob("*.sql")}
+    found = await names(
+        connection,
+        f"select proname from pg_proc where {OWN} and prorettype <> 'trigger'::regtype",
+    )
+    assert files == set(found)
+
+
+def test_every_file_is_installed() -> None:
+    root = CHECKOUT / "sql"
+
+    def included(path: Path) -> set[Path]:
+        paths = {path}
+        for line in path.read_text().splitlines():
+            if line.startswith("\\ir "):
+                paths |= included(path.parent / line.removeprefix("\\ir "))
+        return paths
+
+    assert included(root / "install.sql") == set(root.rglob("*.sql"))

@@ -1,0 +1,250 @@
+"""Handlers and their arguments, without a worker: what a payload becomes."""
+
+import functools
+from datetime import UTC, datetime
+from typing import Annotated, Any, cast
+
+import pytest
+from pydantic import BaseModel, Field
+
+from pgwake import ConfigurationError, Job, Registry
+from pgwake.errors import InvalidPayloadError
+
+JOB = cast("Job", object())
+
+
+class Address(BaseModel):
+    name: str
+    host: str = "example.org"
+
+
+def bind(function: Any, payload: str) -> dict[str, Any]:
+    """Register a function and bind a payload to its signature."""
+    registry = Registry()
+    registry.job("kind")(function)
+    handler = registry.get("kind")
+    assert handler is not None
+    return handler.bind(payload, JOB)
+
+
+def refusal(function: Any, payload: str) -> str:
+    """What the refusal of a payload says."""
+    with pytest.raises(InvalidPayloadError) as caught:
+        bind(function, payload)
+    return str(caught.value)
+
+
+def test_the_fields_of_a_payload_become_arguments() -> None:
+    async def send(to: str, copies: int) -> None: ...
+
+    assert bind(send, '{"to": "a", "copies": 2}') == {"to": "a", "copies": 2}
+
+
+def test_a_parameter_with_a_default_may_be_left_out() -> None:
+    async def send(to: str = "me", tags: list[str] = []) -> None: ...  # noqa: B006
+
+    assert bind(send, "{}") == {"to": "me", "tags": []}
+
+
+def test_a_default_that_was_changed_is_not_seen_by_the_next_job() -> None:
+    registry = Registry()
+
+    @registry.job("kind")
+    async def send(tags: list[str] = []) -> None: ...  # noqa: B006
+
+    handler = registry.get("kind")
+    assert handler is not None
+    handler.bind("{}", JOB)["tags"].append("mine")
+    assert handler.bind("{}", JOB) == {"tags": []}
+
+
+def test_annotations_are_what_pydantic_makes_of_them() -> None:
+    async def visit(at: datetime, address: Address) -> None: ...
+
+    payload = '{"at": "2027-01-31T08:00:00Z", "address": {"name": "a"}}'
+    assert bind(visit, payload) == {
+        "at": datetime(2027, 1, 31, 8, tzinfo=UTC),
+        "address": Address(name="a"),
+    }
+
+
+def test_a_parameter_without_an_annotation_takes_anything() -> None:
+    async def take(thing) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        ...
+
+    assert bind(take, '{"thing": [1, null]}') == {"thing": [1, None]}
+
+
+def test_a_parameter_annotated_as_job_gets_the_job() -> None:
+    async def run(to: str, task: Job) -> None: ...
+
+    assert bind(run, '{"to": "a"}') == {"to": "a", "task": JOB}
+
+
+def test_string_annotations_are_read() -> None:
+    async def run(to: "str", task: "Job", address: "Address") -> None: ...
+
+    bound = bind(run, '{"to": "a", "address": {"name": "b"}}')
+    assert bound == {"to": "a", "task": JOB, "address": Address(name="b")}
+
+
+def test_keyword_parameters_take_what_has_no_parameter() -> None:
+    async def run(to: str, **rest: Any) -> None: ...
+
+    assert bind(run, '{"to": "a", "x": 1, "y": null}') == {"to": "a", "x": 1, "y": None}
+
+
+def test_a_payload_can_not_pass_for_the_job() -> None:
+    async def run(job: Job, **rest: Any) -> None: ...
+
+    assert bind(run, '{"job": {"id": 1}}') == {"job": JOB}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["copy", "schema", "json", "_id", "__x", "model_x", "model_config", "field_0"],
+)
+def test_a_parameter_may_have_a_name_that_pydantic_claims(name: str) -> None:
+    names: dict[str, Any] = {}
+    exec(f"async def run({name}: int, **rest: int) -> None: ...", names)  # noqa: S102
+
+    payload = f'{{"{name}": 1, "field_1": 2, "validate": 3}}'
+    assert bind(names["run"], payload) == {name: 1, "field_1": 2, "validate": 3}
+
+
+def test_the_kind_itself_may_be_anything() -> None:
+    registry = Registry()
+
+    @registry.job("../x'; drop table canary; -- \N{PILE OF POO}")
+    async def run(to: str) -> None: ...
+
+    handler = registry.get(registry.kinds[0])
+    assert handler is not None
+    assert handler.bind('{"to": "a"}', JOB) == {"to": "a"}
+
+
+def test_partials_and_methods_are_handlers_too() -> None:
+    class Mailer:
+        async def send(self, to: str) -> None: ...
+
+    async def post(host: str, to: str) -> None: ...
+
+    assert bind(Mailer().send, '{"to": "a"}') == {"to": "a"}
+    assert bind(functools.partial(post, "h"), '{"to": "a"}') == {"to": "a"}
+
+
+async def _two(to: str, copies: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        ('{"to": "a"}', "copies: Field required"),
+        ('{"to": "a", "copies": 1, "cc": "b"}', "cc: Extra inputs are not permitted"),
+        ('{"to": "a", "copies": "many"}', "copies: Input should be a valid integer"),
+        ('{"to": null, "copies": 1}', "to: Input should be a valid string"),
+    ],
+)
+def test_a_payload_that_does_not_fit_is_refused_with_the_field_named(
+    payload: str, said: str
+) -> None:
+    assert said in refusal(_two, payload)
+
+
+def test_a_refusal_names_the_place_within_a_field() -> None:
+    async def visit(addresses: list[Address]) -> None: ...
+
+    said = refusal(visit, '{"addresses": [{"name": "a"}, {"name": 1}]}')
+    assert "addresses.1.name: Input should be a valid string" in said
+
+
+def test_a_refusal_never_shows_the_payload() -> None:
+    said = refusal(_two, '{"to": "a", "copies": "canary"}')
+    assert "canary" not in said
+
+
+def test_a_handler_without_parameters_takes_no_payload() -> None:
+    async def run() -> None: ...
+
+    assert bind(run, "{}") == {}
+    assert "takes no arguments" in refusal(run, '{"to": "a"}')
+
+
+def test_a_positional_parameter_is_refused() -> None:
+    async def run(to: str, /) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="kind: parameter to can't be given"):
+        bind(run, "{}")
+
+
+def test_a_parameter_for_any_number_of_positions_is_refused() -> None:
+    async def run(*to: str) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="kind: parameter to can't be given"):
+        bind(run, "{}")
+
+
+def test_an_annotation_that_can_not_be_read_is_refused() -> None:
+    async def run(to: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(ConfigurationError, match="kind: its signature can't be read"):
+        bind(run, "{}")
+
+
+def test_an_annotation_that_pydantic_can_not_use_is_refused() -> None:
+    async def run(to: Annotated[str, Field(pattern="(")]) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="kind: its annotations can't be used"):
+        bind(run, "{}")
+
+
+def test_two_handlers_for_a_kind_are_refused() -> None:
+    registry = Registry()
+
+    @registry.job("kind")
+    async def first() -> None: ...
+
+    with pytest.raises(ConfigurationError, match="'kind' has two handlers"):
+
+        @registry.job("kind")
+        async def second() -> None: ...
+
+
+def test_the_same_handler_may_be_registered_again() -> None:
+    registry = Registry()
+
+    async def run() -> None: ...
+
+    registry.job("kind")(run)
+    registry.job("kind")(run)
+    assert registry.kinds == ["kind"]
+
+
+def test_the_decorator_leaves_the_function_as_it_is() -> None:
+    async def run() -> None: ...
+
+    assert Registry().job("kind")(run) is run
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kind": ""}, "kind ''"),
+        ({"kind": "x" * 129}, "kind 'xxx"),
+        ({"kind": "\0"}, "kind '\\\\x00'"),
+        ({"kind": "\ud800"}, "kind '\\\\ud800'"),
+        ({"queue": ""}, "queue ''"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"max_attempts": 10_001}, "max_attempts"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"timeout": float("inf")}, "timeout"),
+    ],
+)
+def test_an_option_out_of_range_is_refused_by_name(
+    options: dict[str, Any], said: str
+) -> None:
+    async def run() -> None: ...
+
+    with pytest.raises(ConfigurationError, match=said):
+        Registry().job(**{"kind": "kind", **options})(run)

@@ -1,6 +1,5 @@
 """The READMEs say what is so: tables are generated, commands are run, outputs shown."""
 
-import asyncio
 import os
 import re
 import subprocess
@@ -30,7 +29,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("path", READMES, ids=IDS)
-async def test_examples_print_what_is_shown(
+def test_examples_print_what_is_shown(
     path: Path, database: str, server: EmbeddedServer, tmp_path: Path
 ) -> None:
     environment = {
@@ -47,10 +46,10 @@ async def test_examples_print_what_is_shown(
             (tmp_path / text.split()[1]).write_text(text)
         elif language == "sql":
             run = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", database, "-c", text]
-            await _run(run, environment, tmp_path)
+            _run(run, environment, tmp_path)
         elif language == "console":
             for command, shown in _commands(text):
-                printed = await _run(["bash", "-c", command], environment, tmp_path)
+                printed = _run(["bash", "-c", command], environment, tmp_path)
                 assert _matches(printed, shown), f"$ {command}\n{printed}"
 
 
@@ -66,15 +65,19 @@ def _matches(printed: str, shown: str) -> bool:
     return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
 
 
-async def _run(command: list[str], environment: dict[str, str], folder: Path) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        env=environment,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, f"{command[-1]}\n{output.decode()}"
-    return output.decode()
+def _run(command: list[str], environment: dict[str, str], folder: Path) -> str:
+    # Into a file: what a command leaves running would keep a pipe open.
+    with (folder / "output").open("w+") as output:
+        done = subprocess.run(
+            command,
+            check=False,
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        output.seek(0)
+        printed = output.read()
+    assert done.returncode == 0, f"{command[-1]}\n{printed}"
+    return printed

@@ -25,7 +25,6 @@ def main() -> NoReturn:
     order: dict[str, Any] = json.loads(sys.stdin.readline())
     settings = Settings.load(**order["settings"])
     logs.configure(settings, worker=order["name"])
-    code = 0
     try:
         import_handlers(settings.imports)
         run_loop(_work(settings, order))
@@ -35,7 +34,15 @@ def main() -> NoReturn:
     except Exception:
         log.exception("worker failed")
         code = 1
-    # At once: a thread that still runs a job would keep the interpreter from ending.
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process at once.
+
+    A thread that still runs a job would keep the interpreter from ending, a task that
+    swallows its cancellation the loop.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -75,6 +82,7 @@ async def _work(settings: Settings, order: dict[str, Any]) -> None:
 
     threading.Thread(target=read_orders, name="pgwake-orders", daemon=True).start()
     await worker.run()
+    _leave(0)
 
 
 def run_loop(work: Coroutine[Any, Any, None]) -> None:

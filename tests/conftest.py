@@ -3,6 +3,8 @@
 import contextlib
 import itertools
 import os
+import secrets
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,8 +72,19 @@ def binaries(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def server(binaries: Path) -> Iterator[EmbeddedServer]:
     """The server that all tests share."""
-    with EmbeddedServer(binaries=binaries, settings=SETTINGS) as server:
+    directory = _directory_in_memory()
+    with EmbeddedServer(directory, binaries=binaries, settings=SETTINGS) as server:
         yield server
+    if directory is not None:
+        shutil.rmtree(directory)
+
+
+def _directory_in_memory() -> Path | None:
+    """Where a database is cloned in a thirtieth of the time that a disk takes."""
+    memory = Path("/dev/shm")  # noqa: S108, the directory in it has a random name
+    if not os.access(memory, os.W_OK) or shutil.disk_usage(memory).free < 2 << 30:
+        return None
+    return memory / f"pgwake-{secrets.token_hex(4)}"
 
 
 @pytest.fixture(scope="session")

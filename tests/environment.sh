@@ -46,34 +46,46 @@ install_package() {
   fingerprint pyproject.toml >"$stamp"
 }
 
-# Debian's own PostgreSQL, with plpgsql_check: unpacked, not installed. Its programs find
-# their data relative to themselves, and a wrapper finds the libraries that a new machine
-# lacks.
-unpack_debian() {
-  local new=$1.new major deb program
-  rm -rf "$new"
-  mkdir -p "$new"/apt/{state/lists,cache/archives}/partial "$new/bin"
-  cat >"$new/apt/conf" <<CONF
-Dir::State "$new/apt/state";
+# Debian's packages are unpacked, not installed: into FOLDER.new, with what they need that
+# the system lacks. The caller puts the finished folder in its place.
+update_apt() {
+  rm -rf "$1"
+  mkdir -p "$1"/apt/{state/lists,cache/archives}/partial "$1/bin"
+  cat >"$1/apt/conf" <<CONF
+Dir::State "$1/apt/state";
 Dir::State::status "/var/lib/dpkg/status";
-Dir::Cache "$new/apt/cache";
-Dir::Log "$new/apt";
+Dir::Cache "$1/apt/cache";
+Dir::Log "$1/apt";
 Debug::NoLocking "true";
 APT::Sandbox::User "";
 Acquire::Languages "none";
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
 CONF
-  local -x APT_CONFIG=$new/apt/conf LC_ALL=C
-  apt-get -qq update
-  major=$(apt-cache depends postgresql | sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p')
-  say "unpacking Debian's PostgreSQL $major"
+  APT_CONFIG=$1/apt/conf apt-get -qq update
+}
+
+unpack_packages() {
+  local deb
   # --reinstall: what the system has is wanted too, of one version with the rest.
-  apt-get -qq install --download-only --reinstall --no-install-recommends libpq5 \
-    "postgresql-$major" "postgresql-client-$major" "postgresql-$major-plpgsql-check"
-  for deb in "$new"/apt/cache/archives/*.deb; do
-    dpkg -x "$deb" "$new"
+  APT_CONFIG=$1/apt/conf apt-get -qq install --download-only --reinstall \
+    --no-install-recommends "${@:2}"
+  for deb in "$1"/apt/cache/archives/*.deb; do
+    dpkg -x "$deb" "$1"
   done
+  rm -rf "$1/apt"
+}
+
+# Debian's own PostgreSQL, with plpgsql_check. Its programs find their data relative to
+# themselves, and a wrapper finds the libraries that a new machine lacks.
+unpack_postgresql() {
+  local new=$1.new major program
+  update_apt "$new"
+  major=$(APT_CONFIG=$new/apt/conf LC_ALL=C apt-cache depends postgresql |
+    sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p')
+  say "unpacking Debian's PostgreSQL $major"
+  unpack_packages "$new" libpq5 \
+    "postgresql-$major" "postgresql-client-$major" "postgresql-$major-plpgsql-check"
   for program in "$new/usr/lib/postgresql/$major/bin"/*; do
     cat >"$new/bin/${program##*/}" <<'WRAPPER'
 #!/bin/sh
@@ -84,8 +96,40 @@ exec "$root"/usr/lib/postgresql/*/bin/"${0##*/}" "$@"
 WRAPPER
     chmod +x "$new/bin/${program##*/}"
   done
-  rm -rf "$new/apt"
   mv "$new" "$1"
+}
+
+# The model checker of tests/model.
+unpack_spin() {
+  say "unpacking Debian's spin"
+  update_apt "$1.new"
+  unpack_packages "$1.new" spin
+  ln -s ../usr/bin/spin "$1.new/bin/spin"
+  mv "$1.new" "$1"
+}
+
+# The C compiler that spin needs. What it makes is static, so that it needs no libraries
+# beside the system's.
+unpack_cc() {
+  say "unpacking Debian's C compiler"
+  update_apt "$1.new"
+  unpack_packages "$1.new" gcc libc6-dev linux-libc-dev
+  cat >"$1.new/bin/cc" <<'WRAPPER'
+#!/bin/sh
+root=$(cd "${0%/*}/.." && pwd)
+export LD_LIBRARY_PATH="$root/usr/lib/$(uname -m)-linux-gnu" PATH="$root/usr/bin:$PATH"
+exec "$root/usr/bin/gcc" --sysroot="$root" -static "$@"
+WRAPPER
+  chmod +x "$1.new/bin/cc"
+  mv "$1.new" "$1"
+}
+
+# add_tool NAME: to the end of the search path, unless the system has it.
+add_tool() {
+  local folder=$checkout/.cache/$1-$release
+  command -v "$1" >/dev/null && return
+  [[ -d $folder ]] || "unpack_$1" "$folder"
+  PATH=$PATH:$folder/bin
 }
 
 make_venv
@@ -93,7 +137,10 @@ install_package
 export PATH=$venv/bin:$PATH
 
 if command -v apt-get >/dev/null; then
-  debian=$checkout/.cache/debian-$(. /etc/os-release && echo "$VERSION_CODENAME")
-  [[ -d $debian ]] || unpack_debian "$debian"
+  release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  debian=$checkout/.cache/debian-$release
+  [[ -d $debian ]] || unpack_postgresql "$debian"
   export PGWAKE_TEST_DEBIAN_PG_BIN=$debian/bin
+  add_tool spin
+  add_tool cc
 fi

@@ -17,7 +17,7 @@ from sql.helpers import (
     set_queue,
     waits,
 )
-from support import Connect, Connection
+from support import Connect, Connection, wait_for
 
 
 async def ended(connection: Connection, days_ago: float, **columns: Any) -> int:
@@ -101,9 +101,10 @@ async def test_each_queue_has_its_own_retention(connection: Connection) -> None:
         if days:
             kept.append(await ended(connection, days - 0.01, queue=queue))
         await ended(connection, days + 0.01, queue=queue)
-    dead = {"status": "failed", "finished_slot": None, "queue": "short"}
-    kept.append(await ended(connection, 0.9, **dead))
-    await ended(connection, 1.1, **dead)
+    dead = {"status": "failed", "finished_slot": None}
+    kept.append(await ended(connection, 0.9, queue="short", **dead))
+    kept.append(await ended(connection, 50, queue="long", **dead))
+    await ended(connection, 1.1, queue="short", **dead)
 
     assert await retain(connection) == 5
     assert await left(connection) == sorted(kept)
@@ -200,13 +201,38 @@ async def test_a_leaf_that_a_reader_holds_is_left_for_later(
     reader = await connect()
     async with reader.transaction():
         await reader.execute(f"select from pgwake.{held}")
-        assert await retain(connection) == 2
-        assert await connection.fetchval("show lock_timeout") == "0"
+        async with connection.transaction():
+            assert await retain(connection) == 2
+            assert await connection.fetchval("show lock_timeout") == "0"
 
     # Of the one that the reader holds only the rows were deleted.
     assert await left(connection) == []
     assert await file_of(connection, held) == files[0]
     assert await file_of(connection, free) != files[1]
+
+
+async def test_a_row_that_arrives_while_a_truncate_waits_is_not_lost(
+    connect: Connect, connection: Connection
+) -> None:
+    old = await ended(connection, 8)
+    slot = await connection.fetchval("select finished_slot from pgwake.jobs")
+    other = await connect()
+    transaction = other.transaction()
+    await transaction.start()
+    fresh = await ended(other, 1, finished_slot=slot)
+    task = asyncio.create_task(retain(connection))
+
+    async def waits_or_has_given_up() -> bool:
+        blocked = "select cardinality(pg_blocking_pids($1)) > 0"
+        pid = connection.get_server_pid()
+        return task.done() or bool(await other.fetchval(blocked, pid))
+
+    await wait_for(waits_or_has_given_up)
+    await transaction.commit()
+
+    assert await task == 1
+    assert old not in await left(connection)
+    assert await left(connection) == [fresh]
 
 
 async def test_a_row_that_someone_has_locked_is_left_for_later(

@@ -14,6 +14,7 @@ from sql.helpers import (
     job,
     refused,
     rows,
+    set_clock,
     set_queue,
 )
 from support import Connect, Connection
@@ -28,6 +29,7 @@ async def test_an_empty_queue_gives_one_row_without_jobs(
 
 
 async def test_a_claimed_job_runs_under_a_lease(connection: Connection) -> None:
+    await set_clock(connection, "1 day")
     job_id = await insert(connection)
     row = await claim_batch(connection, worker="w1", lease=timedelta(minutes=2))
 

@@ -96,14 +96,15 @@ async def test_a_job_is_due_at_the_very_instant_of_next_run_at(
 
 
 async def test_a_paused_queue_says_when_its_pause_ends(connection: Connection) -> None:
-    until = await connection.fetchval("select now() + interval '1 hour'")
-    await set_queue(connection, paused_until=until)
     job_id = await insert(connection)
-
-    row = await claim_batch(connection)
-    assert (row["ids"], row["next_run_at"]) == ([], until)
-    await set_clock(connection, "1 hour")
-    assert (await claim_batch(connection))["ids"] == [job_id]
+    async with connection.transaction():  # the clock stands still
+        until = await connection.fetchval("select now() + interval '1 hour'")
+        await set_queue(connection, paused_until=until)
+        await set_clock(connection, "59 minutes 59.999999 seconds")
+        row = await claim_batch(connection)
+        assert (row["ids"], row["next_run_at"]) == ([], until)
+        await set_clock(connection, "1 hour")
+        assert (await claim_batch(connection))["ids"] == [job_id]
 
 
 @pytest.mark.parametrize("suspects", [False, True])

@@ -141,13 +141,14 @@ async def test_a_claim_that_rolls_back_leaves_the_job_to_others(
     assert (claimed["id"], claimed["attempt"]) == (job_id, 1)
 
 
-async def test_two_claimers_of_suspects_never_share_one(
-    connect: Connect, connection: Connection
+@pytest.mark.parametrize("crash_count", [1, 2])
+async def test_two_claimers_of_what_crashed_never_share_one(
+    connect: Connect, connection: Connection, crash_count: int
 ) -> None:
     for _ in range(2):
-        await insert(connection, crash_count=2)
+        await insert(connection, crash_count=crash_count)
     other = await connect()
-    arguments: dict[str, Any] = {"count": 1, "suspects": True}
+    arguments: dict[str, Any] = {"count": 1, "suspects": crash_count == 2}
     async with connection.transaction():
         first = await claim_batch(connection, **arguments)
         second = await claim_batch(other, **arguments)

@@ -45,7 +45,15 @@ async def test_a_completed_job_moves_to_the_ring_of_finished_ones(
 async def test_it_keeps_all_it_had_but_the_end_of_its_lease(
     connection: Connection,
 ) -> None:
-    held = await running(connection, payload={"a": 1}, metadata={"m": 1}, priority=3)
+    columns: dict[str, Any] = {
+        "payload": {"a": 1},
+        "metadata": {"m": 1},
+        "errors": [{"attempt": 1}],
+    }
+    columns |= {"priority": 3, "unique_key": "k", "max_attempts": 7, "attempt": 1}
+    columns |= {"crash_count": 1, "bounce_count": 2}
+    held = await running(connection, **columns)
+    await call(connection, "cancel_job", job_id=held["id"])
     before = await job(connection, held["id"])
     async with connection.transaction():
         await call(connection, "complete_job", **pair(held), result={"r": [1]})

@@ -21,10 +21,15 @@ from support import Connect, Connection
 BATCHES = ["complete_jobs", "fail_jobs", "release_jobs", "extend_leases"]
 
 
+@pytest.mark.parametrize("is_reversed", [False, True])
 @pytest.mark.parametrize("second", BATCHES)
 @pytest.mark.parametrize("first", ["complete_jobs", "fail_jobs", "release_jobs"])
-async def test_batches_in_opposite_order_take_turns(
-    connect: Connect, connection: Connection, first: str, second: str
+async def test_two_batches_take_turns(
+    connect: Connect,
+    connection: Connection,
+    first: str,
+    second: str,
+    is_reversed: bool,
 ) -> None:
     await insert_many(connection, 3)
     held = await claim(connection, 3)
@@ -37,7 +42,8 @@ async def test_batches_in_opposite_order_take_turns(
         )
         tasks = [asyncio.create_task(call(one, first, **pairs(*held)))]
         await waits(one, tasks[0], connection)
-        tasks += [asyncio.create_task(call(two, second, **pairs(*reversed(held))))]
+        jobs = held[::-1] if is_reversed else held
+        tasks += [asyncio.create_task(call(two, second, **pairs(*jobs)))]
         if second == "extend_leases":
             assert await tasks[1] == ["extended", "cancel_requested", "extended"]
         else:

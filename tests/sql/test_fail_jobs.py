@@ -10,6 +10,7 @@ from sql.helpers import (
     Row,
     call,
     claim,
+    insert,
     insert_many,
     job,
     leaf,
@@ -47,6 +48,20 @@ async def test_a_failed_attempt_leads_to_another(connection: Connection) -> None
 async def claim_later(connection: Connection) -> list[Row]:
     await set_clock(connection, "1 hour")
     return await claim(connection)
+
+
+async def test_a_retry_changes_nothing_but_what_it_must(
+    connection: Connection,
+) -> None:
+    columns = {"crash_count": 1, "bounce_count": 2, "unique_key": "k"}
+    job_id = await insert(connection, **columns)
+    before = await job(connection, job_id)
+    (held,) = await claim(connection)
+    await fail(connection, held)
+
+    after = await job(connection, job_id)
+    changed = {column for column in before if before[column] != after[column]}
+    assert changed == {"attempt", "run_at", "errors"}
 
 
 async def test_the_error_is_kept_with_what_is_known_of_the_attempt(

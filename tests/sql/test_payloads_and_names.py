@@ -166,6 +166,19 @@ async def test_postgresql_refuses_what_is_not_json(
         )
 
 
+async def test_postgresql_refuses_nul_in_a_worker_and_in_an_error(
+    connection: Connection,
+) -> None:
+    await insert(connection)
+    with refused("22021"):
+        await claim(connection, worker="a\0b")
+    (claimed,) = await claim(connection)
+    with refused("22021"):
+        await call(connection, "fail_job", **pair(claimed), error="a\0b")
+
+    assert await call(connection, "fail_job", **pair(claimed), error="ab") == "retry"
+
+
 async def test_a_result_with_nul_is_refused_and_the_job_goes_on(
     connection: Connection,
 ) -> None:

@@ -127,6 +127,29 @@ async def test_crashes_are_found_by_an_index(connection: Connection) -> None:
     assert await scanned(connection, "sweep_expired_leases") == []
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        ("claim_batch", {"queue": "default", "count": 10}),
+        ("claim_batch", {"queue": "default", "count": 10, "suspects": True}),
+        ("claim_jobs", {"queue": "default", "count": 10}),
+        ("claim_next_job", {}),
+        ("next_run_at", {}),
+        ("sweep_expired_leases", {}),
+        ("release_worker_jobs", {"worker": "w1"}),
+        ("complete_jobs", {"job_ids": [], "lease_ids": []}),
+        ("get_queue_stats", {}),
+    ],
+)
+async def test_a_call_that_finds_nothing_takes_no_transaction_id(
+    connection: Connection, function: str, arguments: dict[str, Any]
+) -> None:
+    async with connection.transaction():
+        await row_count(connection, function, **arguments)
+        xid = await connection.fetchval("select pg_current_xact_id_if_assigned()::text")
+    assert xid is None
+
+
 async def test_retention_looks_at_no_dead_letter_that_is_to_be_kept(
     connection: Connection,
 ) -> None:

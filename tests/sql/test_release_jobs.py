@@ -161,6 +161,7 @@ async def test_a_release_waits_for_whoever_has_a_row_with_nothing_in_its_hands(
 async def test_a_snoozed_job_is_due_after_the_delay_and_unburnt(
     connection: Connection,
 ) -> None:
+    await set_clock(connection, "1 day")
     held = await running(connection, attempt=2)
     async with connection.transaction():
         delay = timedelta(hours=1)
@@ -171,7 +172,7 @@ async def test_a_snoozed_job_is_due_after_the_delay_and_unburnt(
     row = await job(connection, held["id"])
     assert (row["status"], row["attempt"], row["bounce_count"]) == ("pending", 2, 0)
     assert row["run_at"] == now + delay
-    await set_clock(connection, "1 hour")
+    await set_clock(connection, "1 day 1 hour")
     assert [j["id"] for j in await claim(connection)] == [held["id"]]
 
 

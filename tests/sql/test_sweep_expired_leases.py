@@ -120,20 +120,22 @@ async def test_a_job_that_is_being_completed_is_never_revived(
     assert (row["status"], row["crash_count"], row["errors"]) == ("completed", 0, None)
 
 
-async def test_a_completion_that_comes_during_the_sweep_is_refused(
-    connect: Connect, connection: Connection
+@pytest.mark.parametrize("end", ["complete_jobs", "fail_jobs", "release_jobs"])
+async def test_an_end_that_comes_during_the_sweep_is_refused(
+    connect: Connect, connection: Connection, end: str
 ) -> None:
     held = await running(connection)
     other = await connect()
     transaction = connection.transaction()
     await transaction.start()
     assert await sweep(connection, "1 hour") == 1
-    task = asyncio.create_task(call(other, "complete_jobs", **pairs(held)))
+    task = asyncio.create_task(call(other, end, **pairs(held)))
     await waits(other, task, connection)
     await transaction.commit()
 
     assert await task == ["lease_lost"]
-    assert await status(connection, held["id"]) == "pending"
+    row = await job(connection, held["id"])
+    assert (row["status"], row["crash_count"]) == ("pending", 1)
 
 
 async def test_a_renewal_that_comes_during_the_sweep_does_not_wait(

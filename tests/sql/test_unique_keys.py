@@ -118,6 +118,16 @@ async def test_replace_takes_the_key_of_a_running_job_and_adds_beside_it(
     assert await status(connection, new_id) == "pending"
 
 
+async def test_a_job_that_gave_up_its_key_can_still_be_retried(
+    connection: Connection,
+) -> None:
+    old = await running(connection, kind="a", unique_key="k")
+    new_id = await enqueue(connection, "replace")
+
+    assert await call(connection, "fail_job", **pair(old)) == "retry"
+    assert await status(connection, old["id"]) == await status(connection, new_id)
+
+
 @pytest.mark.parametrize("end", END)
 async def test_the_end_of_a_job_frees_its_key(connection: Connection, end: str) -> None:
     old = await running(connection, kind="a", unique_key="k")
@@ -211,6 +221,24 @@ async def test_replace_waits_for_a_claim_and_then_adds_beside_it(
 
     assert claimed["id"] == job_id != await task
     assert (await job(connection, job_id))["unique_key"] is None
+
+
+async def test_replace_waits_for_who_has_the_job_locked_before_it_looks(
+    connect: Connect, connection: Connection
+) -> None:
+    other = await connect()
+    job_id = await enqueue(connection, "raise")
+    before = (await job(connection, job_id))["payload"]
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute("select from pgwake.jobs_live for update")
+    task = asyncio.create_task(enqueue(other, "replace", payload={"new": 1}))
+    await waits(other, task, connection)
+    await claim(connection)
+    await transaction.commit()
+
+    assert await task != job_id
+    assert (await job(connection, job_id))["payload"] == before
 
 
 async def test_replace_adds_when_the_job_ends_under_its_eyes(

@@ -112,12 +112,14 @@ class Claimer:
                     suspects=suspects,
                 )
             )
-        except asyncpg.PostgresError as error:
+        except (asyncpg.PostgresError, OverflowError) as error:
+            # OverflowError: a job was created beyond Python's calendar. Its claim runs
+            # out, and in the end it is failed as one that crashes.
             log.error(
                 "claim refused",
                 queue=self.feed.queue,
                 error=describe(error),
-                hint=error.hint,
+                hint=getattr(error, "hint", None),
             )
             return None
         self._metrics.claim_seconds.observe(monotonic() - started)

@@ -22,7 +22,10 @@ set default_transaction_deferrable = off;
 set statement_timeout = {statement_ms};
 set lock_timeout = 0;
 set idle_in_transaction_session_timeout = 0;
-set jit = off
+set idle_session_timeout = 0;
+set jit = off;
+select set_config(s.name, '0', false) from pg_catalog.pg_settings as s
+where s.name = 'transaction_timeout'
 """
 
 # By class or code of SQLSTATE: connection, resources, operator, system; serialization
@@ -45,7 +48,11 @@ async def connect(dsn: str, name: str, timeout: float) -> Connection:  # noqa: A
         connection = await asyncpg.connect(
             dsn, timeout=timeout, server_settings={"application_name": name[:63]}
         )
-        await connection.execute(_SESSION.format(statement_ms=int(timeout * 1000)))
+        try:
+            await connection.execute(_SESSION.format(statement_ms=int(timeout * 1000)))
+        except BaseException:
+            connection.terminate()
+            raise
     return connection
 
 
@@ -68,7 +75,7 @@ def is_transient(error: BaseException) -> bool:
 def describe(error: BaseException) -> str:
     """What a fault is, in one line; without DETAIL, which may show a row's payload."""
     text = str(error)
-    if isinstance(error, asyncpg.PostgresError):
+    if isinstance(error, asyncpg.PostgresError) and error.message is not None:
         text = f"{error.message} ({error.sqlstate})"
     return f"{type(error).__name__}: {text}"
 
@@ -103,11 +110,18 @@ class Session:
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
 
-    async def call(self, query: Callable[[Connection], Awaitable[T]]) -> T:
+    async def call(
+        self, query: Callable[[Connection], Awaitable[T]], *, is_first: bool = False
+    ) -> T:
         """Run a query until it has an answer; repeat what failed for a passing reason.
 
         Only for statements that may be run twice, as all of pgwake's may: a lost
-        answer is asked for again.
+        answer is asked for again. That the server refuses the session itself passes
+        too: somebody is changing a password, or restoring the database.
+
+        Args:
+            query: What to ask.
+            is_first: Raise the refusal of a session: it was never different.
 
         Raises:
             asyncpg.PostgresError: The statement was refused, and would be again.
@@ -119,7 +133,8 @@ class Session:
                     async with asyncio.timeout(self._timeout):
                         answer = await query(await self._connected())
                 except Exception as error:
-                    if not is_transient(error):
+                    refused = self._connection is None and not is_first
+                    if not (refused or is_transient(error)):
                         raise
                     failures += 1
                     await self._recover(error, failures)
@@ -132,7 +147,9 @@ class Session:
                     return answer
 
     async def _connected(self) -> Connection:
-        if self._connection is None or self._connection.is_closed():
+        if self._connection is not None and self._connection.is_closed():
+            self._connection = None
+        if self._connection is None:
             self._connection = await connect(self._dsn, self._name, self._timeout)
             self.up_since = monotonic()
         return self._connection

@@ -111,10 +111,12 @@ async def serve(health: Health, listening: socket.socket) -> None:
         timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
-        await server.serve(sockets=[listening])
+        await asyncio.shield(serving)
     except asyncio.CancelledError:
-        server.should_exit = True
+        server.should_exit = True  # it closes its connections by itself
+        await serving
         raise
     finally:
         listening.close()

@@ -55,6 +55,7 @@ class Lifeline:
         self._main = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_stopping = False
         self._started: asyncio.Future[None] = self._main.create_future()
         self._ended: asyncio.Future[None] = self._main.create_future()
         self.health = Health(metrics)
@@ -103,8 +104,12 @@ class Lifeline:
 
     async def stop(self) -> None:
         """End the thread, after everything else: renewal goes on until then."""
-        if self._loop is not None and self._task is not None and not self._ended.done():
-            self._loop.call_soon_threadsafe(self._task.cancel)
+        if not self._thread.ident:
+            return
+        self._is_stopping = True  # seen by a thread that has only just begun
+        if self._loop is not None and self._task is not None:
+            with suppress(RuntimeError):  # its loop is closed already
+                self._loop.call_soon_threadsafe(self._task.cancel)
         with suppress(TimeoutError, PgwakeError):
             async with asyncio.timeout(STOP_SECONDS):
                 await self.ended()
@@ -113,14 +118,16 @@ class Lifeline:
         try:
             asyncio.run(self._work())
         except BaseException as error:  # noqa: BLE001, it is handed to the main loop
-            self._tell_main(_settle, self._started, error)
             self._tell_main(_settle, self._ended, error)
+            self._tell_main(_settle, self._started, error)
         else:
             self._tell_main(_settle, self._ended, None)
 
     async def _work(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
+        if self._is_stopping:
+            return
         try:
             async with asyncio.TaskGroup() as tasks:
                 if self._http_port:

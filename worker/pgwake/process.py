@@ -25,6 +25,7 @@ def main() -> NoReturn:
     order: dict[str, Any] = json.loads(sys.stdin.readline())
     settings = Settings.load(**order["settings"])
     logs.configure(settings, worker=order["name"])
+    code = 0
     try:
         import_handlers(settings.imports)
         run_loop(_work(settings, order))

@@ -14,8 +14,9 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 SCHEMA_VERSION = 1
 CHANNEL = "pgwake"
 
+# The time to the next job in seconds, since it may lie beyond Python's calendar.
 _CLAIM_BATCH = """
-select b.jobs, b.next_run_at, b.claimed_at
+select b.jobs, extract(epoch from b.next_run_at - b.claimed_at)::float8, b.claimed_at
 from pgwake.claim_batch($1, $2, $3, $4, suspects => $5) as b
 """
 _COMPLETE_JOBS = "select pgwake.complete_jobs($1, $2, $3)"
@@ -47,18 +48,17 @@ where a.datname = current_database() and a.application_name = $1
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a claim answered; the times are the database's."""
+    """What a claim answered, by the database's clock.
+
+    Attributes:
+        jobs: The claimed jobs.
+        seconds_to_next: From the claim to the next due job; None if none is known.
+        claimed_at: When the claim was.
+    """
 
     jobs: Sequence[asyncpg.Record]
-    next_run_at: datetime | None
+    seconds_to_next: float | None
     claimed_at: datetime
-
-    @property
-    def seconds_to_next(self) -> float | None:
-        """Seconds from the claim to the next due job; None if none is known."""
-        if self.next_run_at is None:
-            return None
-        return (self.next_run_at - self.claimed_at).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)

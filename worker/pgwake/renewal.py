@@ -18,6 +18,7 @@ log = structlog.get_logger()
 LOOK_SECONDS = 0.1
 MAX_INTERVAL_SECONDS = 10.0
 MAX_BATCH = 1000
+REFUSED_SECONDS = 1.0  # to wait for whoever has taken a right away
 
 
 def renewal_interval(lease_seconds: float) -> float:
@@ -83,6 +84,7 @@ class Renewal:
             )
         except asyncpg.PostgresError as error:
             log.error("renewal refused", error=describe(error), jobs=len(jobs))
+            await asyncio.sleep(REFUSED_SECONDS)
             return
         for job, outcome in zip(jobs, outcomes, strict=True):
             job.renewed_at = asked_at

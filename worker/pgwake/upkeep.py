@@ -3,12 +3,13 @@
 import asyncio
 import random
 from time import monotonic
+from typing import Any
 
 import asyncpg
 import structlog
 
 from pgwake import queue
-from pgwake.connection import MAX_BACKOFF_SECONDS, Session, describe
+from pgwake.connection import MAX_BACKOFF_SECONDS, Connection, Session, describe
 from pgwake.http import Health
 from pgwake.metrics import Metrics
 
@@ -55,7 +56,7 @@ class Upkeep:
             try:
                 if step == "stats":
                     await self._show_queues()
-                elif step != "sweep" or self._may_sweep():
+                else:
                     await self._do(step)
                 self._health.database_seen_at = monotonic()
             except asyncpg.PostgresError as error:
@@ -64,7 +65,13 @@ class Upkeep:
             due[step] = monotonic() + every * random.uniform(0.9, 1.1)  # noqa: S311
 
     async def _do(self, step: str) -> None:
-        done = await self._session.call(lambda c: queue.maintain(c, step))
+        async def once(connection: Connection) -> dict[str, Any]:
+            # Looked at here, since a repetition may be on a new session.
+            if step == "sweep" and not self._may_sweep():
+                return {}
+            return await queue.maintain(connection, step)
+
+        done = await self._session.call(once)
         for queue_name, kind, count in done.get("crashed", ()):
             log.warning("leases ran out", queue=queue_name, kind=kind, jobs=count)
             self._metrics.crashed(queue_name, kind, count)

@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import structlog
@@ -77,7 +77,7 @@ class Worker:
         self._at_once = asyncio.Event()
         self._ready = asyncio.Event()
         self._lifeline: Lifeline | None = None
-        self._tasks: asyncio.Task[None] | None = None
+        self._run: asyncio.Task[None] | None = None
 
     @property
     def queues(self) -> dict[str, int]:
@@ -118,9 +118,15 @@ class Worker:
             return Session(settings.dsn, application, role, settings.query_timeout)
 
         claims, ends, chores = session("claims"), session("ends"), session("upkeep")
-        if not await self._may_start(chores):
-            chores.close()
-            return
+        try:
+            if await self._may_start(chores):
+                await self._work(claims, ends, chores)
+        finally:
+            for opened in (claims, ends, chores):
+                opened.close()
+
+    async def _work(self, claims: Session, ends: Session, chores: Session) -> None:
+        settings = self.settings
         holdings: set[Job] = set()
         job_log = JobLog(settings.log_jobs_per_second)
         finisher = Finisher(ends, holdings, self.metrics, job_log)
@@ -151,7 +157,7 @@ class Worker:
 
         self._lifeline = lifeline = Lifeline(
             settings,
-            application,
+            names.application_name(self.name),
             holdings=holdings,
             feeds=feeds,
             finisher=finisher,
@@ -204,8 +210,6 @@ class Worker:
             with anyio.CancelScope(shield=True):
                 await runner.close()
                 await lifeline.stop()
-            for opened in (claims, ends, chores):
-                opened.close()
             threads.shutdown(wait=False, cancel_futures=True)
             job_log.summarise()
             log.info("worker stopped", left=len(holdings))
@@ -248,19 +252,18 @@ class Worker:
 
     async def _may_start(self, session: Session) -> bool:
         """Wait until the database answers; whether that was before the stop."""
-        check = asyncio.ensure_future(self._check_schema(session))
-        stopped = asyncio.ensure_future(self._stopping.wait())
+        check = asyncio.create_task(self._check_schema(session))
+        stopped = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({check, stopped}, return_when="FIRST_COMPLETED")
             if check.done():
                 check.result()
             return check.done()
         finally:
-            check.cancel()
-            stopped.cancel()
+            await _end(check, stopped)
 
     async def _check_schema(self, session: Session) -> None:
-        version = await session.call(queue.schema_version)
+        version = await session.call(queue.schema_version, is_first=True)
         if version != queue.SCHEMA_VERSION:
             found = (
                 "no pgwake schema" if version is None else f"pgwake schema {version}"
@@ -271,12 +274,18 @@ class Worker:
             )
 
     async def __aenter__(self) -> Self:
-        self._tasks = asyncio.create_task(self.run())
+        run = self._run = asyncio.create_task(self.run())
         ready = asyncio.create_task(self._ready.wait())
-        await asyncio.wait({self._tasks, ready}, return_when="FIRST_COMPLETED")
-        ready.cancel()
-        if self._tasks.done():
-            await self._tasks
+        try:
+            await asyncio.wait({run, ready}, return_when="FIRST_COMPLETED")
+        except BaseException:
+            await _end(run)
+            raise
+        finally:
+            await _end(ready)
+        if run.done():
+            await run
+        run.add_done_callback(_log_failure)
         return self
 
     async def __aexit__(
@@ -286,8 +295,21 @@ class Worker:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-        assert self._tasks is not None  # noqa: S101, __aenter__ has set it
-        await self._tasks
+        assert self._run is not None  # noqa: S101, __aenter__ has set it
+        await self._run
+
+
+async def _end(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel tasks and wait for their end."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _log_failure(run: "asyncio.Task[None]") -> None:
+    """Say at once what the application would hear only when it leaves the worker."""
+    if not run.cancelled() and (error := run.exception()) is not None:
+        log.error("worker failed", exc_info=error)
 
 
 def import_handlers(modules: tuple[str, ...]) -> None:

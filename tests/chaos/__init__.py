@@ -1,0 +1,1 @@
+"""Chaos: faults on purpose, and an account that has to close."""

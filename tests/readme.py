@@ -20,7 +20,8 @@ READMES = sorted(
 )
 
 _SIGNATURE = re.compile(
-    r"create or replace function pgwake\.(\w+)\((.*?)\)\nreturns (.*?)\nlanguage", re.DOTALL
+    r"create or replace function pgwake\.(\w+)\((.*?)\)\nreturns (.*?)\nlanguage",
+    re.DOTALL,
 )
 _COMMENT = re.compile(r"comment on function pgwake\.(\w+) is\s+'((?:[^']|'')*)'")
 _INTERNAL = {
@@ -61,7 +62,7 @@ def metrics_table() -> str:
         for one in found:
             if not isinstance(one, MetricWrapperBase):
                 continue
-            family = one.describe()[0]
+            family = next(iter(one.describe()))
             total = "_total" if family.type == "counter" else ""
             labels = ", ".join(one._labelnames)
             rows.append(

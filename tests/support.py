@@ -33,7 +33,7 @@ async def wait_for(
     """Ask until the answer is true; for what sets no event in this process."""
     try:
         async with asyncio.timeout(timeout):
-            while not await condition():  # noqa: ASYNC110, see above
+            while not await condition():
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"not true within {timeout} s: {condition}") from None

@@ -3,9 +3,9 @@
 import asyncio
 import signal
 
-from tests.chaos import handlers as handlers  # noqa: PLC0414, registers them
-
 from pgwake import Settings, Worker, logs
+
+from . import handlers as handlers  # noqa: PLC0414, registers them
 
 
 async def main() -> None:

@@ -1,5 +1,6 @@
 import pytest
-from tests.chaos.kills import run
+
+from .kills import run
 
 
 @pytest.mark.timeout(150)

@@ -78,6 +78,8 @@ create table if not exists pgwake.queues (
 
   constraint queues_pkey primary key (name),
   constraint queues_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),
+  constraint queues_paused_until_is_infinity_or_before_year_10000
+    check (paused_until = 'infinity' or paused_until < '9999-12-31 00:00+00'),
   constraint queues_lease_is_1_second_to_1_day
     check (lease between interval '1 second' and interval '1 day'),
   constraint queues_max_attempts_is_1_to_10000 check (max_attempts between 1 and 10000),
@@ -152,7 +154,11 @@ create table if not exists pgwake.jobs (
   constraint jobs_status_is_known
     check (status in ('waiting', 'pending', 'running', 'completed', 'failed', 'cancelled')),
   constraint jobs_priority_is_minus_100_to_100 check (priority between -100 and 100),
-  constraint jobs_run_at_is_finite check (isfinite(run_at)),
+  -- what every client can read: one date beyond, and a worker in Python would choke on each answer to its claims
+  constraint jobs_run_at_is_in_years_1_to_9999
+    check (run_at >= '0001-01-02 00:00+00' and run_at < '9999-12-31 00:00+00'),
+  constraint jobs_created_at_is_in_years_1_to_9999
+    check (created_at >= '0001-01-02 00:00+00' and created_at < '9999-12-31 00:00+00'),
   constraint jobs_claimed_by_is_1_to_512_bytes check (octet_length(claimed_by) between 1 and 512),
   constraint jobs_attempt_is_not_negative check (attempt >= 0),
   constraint jobs_max_attempts_is_1_to_10000 check (max_attempts between 1 and 10000),

@@ -1,36 +1,37 @@
-/* The bell: no lost wake-up, checked exhaustively.
+/* The bell: no lost wake-up, checked in every order that the steps can take.
  *
- * One queue; W worker processes of S slots; T transactions of producers; FAULTS processes that are killed or get stuck.
+ * One queue; W worker processes of S slots; T transactions of producers; FAULTS times a process is killed or gets stuck.
  * At any moment the outside world may stand still for ever (`still`): no handler returns, no transaction begins or ends.
  * Then the workers come to rest, and no job that could be claimed may be left while one of them has a free slot. There
- * are no polls and no timers here: what is found is found by notifications and second looks alone.
+ * are no polls and no timers here: a job is found by a notification or by a second look.
  *
  * in the model          in PostgreSQL
  * jobs                  committed pending jobs that no transaction has locked
  * locked                those that one has locked: a claim skips them, but sees that they are there
  * running[w]            jobs that worker w has claimed
- * bell                  0, or 1 + the worker whose listener session has the exclusive advisory lock
+ * bell                  0, or 1 + the worker whose listener's session has the exclusive advisory lock
  * probes                momentary shared locks on it
- * open                  bit t: transaction t has RowExclusiveLock on pgwake.jobs or jobs_live, in pg_locks
- * rung, passed          bit w: worker w was sent a ring, a baton, since its last look. The commit sends them; that they
- *                       arrive later only means a look more
- * Transaction           begin; insert (lock, then the trigger's probe, a lock and an unlock); commit or rollback. Or: a job is
- *                       locked, as by cancel_job, and let go by rollback. No worker is told
- * Worker                each atomic is one statement on the server, and what the process makes of the answer
+ * open                  bit t: transaction t has RowExclusiveLock on pgwake.jobs or jobs_live, by pg_locks
+ * rung, passed          bit w: worker w has been sent a ring, a baton, since it last cleared them. Commits deliver them at
+ *                       once: coming later, they cause a look more, never one less
+ * Transaction           inserts (lock; then the trigger's probe, a lock and an unlock), then commits or rolls back. Or: locks a
+ *                       job, as cancel_job does, and rolls back, which tells nobody
+ * Worker                each atomic is one effect on the server, and what the process makes of the answer
  *   look                clears the notifications, then claims: the rows get locked, and later the claim commits
- *   try                 pg_try_advisory_lock; when that fails, pg_locks: has anybody the exclusive lock?
- *   end_asleep          sleeps with the bell
- *   end_passive         sleeps without
+ *   release, pass       pg_advisory_unlock; after it pg_notify of the baton's channel
+ *   try                 pg_try_advisory_lock; if that fails, pg_locks: has anybody the exclusive lock?
+ *   end_passive         sleeps without the bell, heeds only batons
+ *   end_asleep          sleeps with the bell, heeds only rings, and takes second looks
  *   end_busy            all slots are taken
- *   end_away            blocked, draining, or cut off: whoever sees to that (the lifeline) lets go of the bell for it
- * Supervisor            the server ends a killed process's sessions, then its jobs are given back, then the baton is passed,
- *                       all this at any time before, during and after the restart
+ *   end_away            stuck, draining or cut off from its listener's session: the bell has been released for it
+ * Supervisor            after a kill: the server ends the process's sessions, its jobs are given back, the baton is passed;
+ *                       each of it before, while or after the process that takes its place starts
  *
- * Without loss of generality: transactions begin in the order of their numbers, and faults befall worker 0.
+ * Nothing is lost by these: transactions begin in the order of their numbers, and faults befall worker 0.
  *
- *   spin -a -DW=2 bell.pml && cc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m100000
+ *   spin -a -DFAULTS=1 bell.pml && cc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m10000
  *
- * WITHOUT=BATON, or another of these, leaves a part of the protocol out, and a job is lost. README.md says more.
+ * -DWITHOUT=BATON, or another of these, leaves a part of the protocol out; then a job is lost. See README.md.
  */
 
 #ifndef W
@@ -49,14 +50,15 @@
 #define WITHOUT 0
 #endif
 
-#define SECOND_LOOK      1  /* looks again when a transaction ends that was open when the bell was taken */
-#define LOOK_AFTER_LIST  2  /* looks once more right after it has read which these are */
-#define BATON            3  /* tells the others when it has given up the bell and can't take more */
-#define CLEAR_FIRST      4  /* clears the notifications before it looks, not after */
-#define DOUBT            5  /* a failed try may have been a probe */
-#define SEES_LOCKED      6  /* a due job that was skipped since it is locked is waited for */
-#define LIFELINE         7  /* passes the baton of a process that is stuck */
-#define SUPERVISOR       8  /* passes the baton of a process that was killed, once its sessions are gone */
+#define SECOND_LOOK      1  /* looks again when a transaction ends that was open when the bell had been taken */
+#define LOOK_AFTER_LIST  2  /* looks right after it has read which these are, even if there are none */
+#define BATON            3  /* who has released the bell and can't take more tells the others */
+#define RELEASE_FIRST    4  /* and tells them when the bell is free, not before */
+#define CLEAR_FIRST      5  /* clears the notifications before it looks, not after */
+#define DOUBT            6  /* a failed try may have met a probe */
+#define SEES_LOCKED      7  /* a due job that was skipped, being locked, is come back for */
+#define LIFELINE         8  /* passes the baton of a process that is stuck, and has the bell or owes the baton */
+#define SUPERVISOR       9  /* passes the baton of a process that was killed, when its sessions have ended */
 
 #define has(part)  (WITHOUT != part)
 #define bit(i)     (1 << (i))
@@ -66,10 +68,10 @@
 byte jobs, locked, running[W];
 byte bell, probes, open;
 byte rung, passed;
-byte begun;                                    /* transactions of producers */
-byte faults, hit, away;                        /* hit: 1 + whom; away: bit w */
-bool dead, dead_bell;                          /* a killed process, */
-byte dead_claim, dead_running;                 /* and what was its */
+byte begun;                                /* how many transactions of producers */
+byte faults, hit, away;                    /* hit: 1 + whom; away: bit w */
+bool dead, dead_bell;                      /* a process was killed; its session still has the bell, */
+byte dead_claim, dead_running;             /* its claim is still under way, these jobs are still its */
 bool still;
 
 inline probe(rings) {
@@ -91,7 +93,7 @@ end_idle:
     !still && begun == t -> begun++; open = open | bit(t);
     if
     :: true
-    :: jobs -> jobs--; locked++; goto end_hiding
+    :: jobs -> jobs--; locked++; goto end_locking
     fi
   };
   probe(rings);
@@ -99,13 +101,13 @@ end_open:
   atomic {
     !still;
     if
-    :: commit(t, 0, rings)                     /* rolls back */
+    :: commit(t, 0, rings)                 /* rolls back */
     :: commit(t, 1, rings)
     :: commit(t, 2, rings)
     fi;
     goto end
   };
-end_hiding:
+end_locking:
   atomic { !still -> locked--; jobs++; open = open & ~bit(t) };
 end:
   false
@@ -120,7 +122,7 @@ inline clear() {
   atomic { rung = rung & ~bit(w); passed = passed & ~bit(w) }
 }
 
-/* What to do next, when a look has been answered. */
+/* Where to go when a claim has been answered. */
 inline decide() {
   if
   :: mine && (filled || woken) -> goto release
@@ -131,15 +133,18 @@ inline decide() {
   fi
 }
 
-inline forget() {
-  mine = false; woken = false; listed = false; skipped = false; watched = 0
+inline let_go() {
+  bell = 0; mine = false; woken = false; owes = true;
+  listed = false; watched = 0; skipped = false
 }
 
 proctype Worker(byte w) {
   byte got, watched;
-  bool mine, owes, filled, woken, listed, skipped;
-look:
-  {
+  bool mine, owes;                         /* has the bell; has released it and told nobody */
+  bool filled, skipped;                    /* got all it asked for; less, and there are locked ones */
+  bool woken;                              /* by a ring, and will release the bell later */
+  bool listed;                             /* has read pg_locks since it took the bell */
+look: {
 #if WITHOUT != CLEAR_FIRST
     clear();
 #endif
@@ -148,28 +153,31 @@ look:
       filled = (got == S - running[w]);
       skipped = (mine && !filled && locked);
       jobs = jobs - got; locked = locked + got;
-#if WITHOUT != CLEAR_FIRST
-      if :: !got -> decide() :: else fi
-#endif
+      if :: !got && has(CLEAR_FIRST) -> decide() :: else fi
     };
-    atomic {
-      locked = locked - got; running[w] = running[w] + got; got = 0;
-#if WITHOUT != CLEAR_FIRST
-      decide()
-#endif
-    };
+claiming:
+    if
+    :: atomic {
+         locked = locked - got; running[w] = running[w] + got; got = 0;
+         if :: has(CLEAR_FIRST) -> decide() :: else fi
+       }
+    :: atomic { woken -> let_go(); goto claiming }
+    fi;
 #if WITHOUT == CLEAR_FIRST
     clear();
     atomic { decide() };
 #endif
 release:
+#if WITHOUT == RELEASE_FIRST
+    atomic { passed = passed | others };
+#endif
     atomic {
-      bell = 0; forget(); owes = true;
+      let_go(); owes = has(RELEASE_FIRST);
       if :: filled -> goto pass :: else -> goto try fi
     };
 pass:
     atomic {
-      if :: has(BATON) -> passed = passed | others :: else fi;
+      if :: owes && has(BATON) -> passed = passed | others :: else fi;
       owes = false; filled = false
     };
 end_busy:
@@ -185,8 +193,8 @@ end_passive:
     atomic { passed & bit(w) -> passed = passed & ~bit(w); goto try };
 end_asleep:
     if
-    :: atomic { rung & bit(w) -> bell = 0; forget(); owes = true; goto look }
-    :: atomic { rung & bit(w) -> woken = true; goto look }  /* and releases it later */
+    :: atomic { rung & bit(w) -> let_go(); goto look }
+    :: atomic { rung & bit(w) -> woken = true; goto look }
     :: atomic {
          has(SECOND_LOOK) && !listed -> listed = true; watched = open;
          if :: has(LOOK_AFTER_LIST) -> goto look :: else -> goto end_asleep fi
@@ -196,26 +204,27 @@ end_asleep:
     fi
   } unless { hit == w + 1 };
   if
-  :: atomic {                                  /* killed; restarted at once */
+  :: atomic {                              /* killed; another process takes its place */
        hit = 0; dead = true; dead_bell = mine; dead_claim = got; dead_running = running[w];
-       running[w] = 0; got = 0; filled = false; owes = false; forget()
+       got = 0; running[w] = 0;
+       mine = false; owes = false; filled = false; woken = false;
+       listed = false; watched = 0; skipped = false;
+       goto look
      }
-  :: atomic {                                  /* stuck; a claim under way commits */
+  :: atomic {                              /* stuck; a claim under way commits */
        hit = 0; away = away | bit(w);
-       running[w] = running[w] + got; locked = locked - got; got = 0; filled = false;
-       if :: mine -> bell = 0; owes = true :: else fi;
-       forget()
-     };
-     atomic {
-       if :: owes && has(LIFELINE) -> passed = passed | others :: else fi;
-       owes = false
-     };
-end_away:
-     atomic { !still -> away = away & ~bit(w) };
-end_full:
-     running[w] < S
+       locked = locked - got; running[w] = running[w] + got; got = 0; filled = false;
+       if :: mine -> let_go() :: else fi
+     }
   fi;
-  goto look
+  atomic {
+    if :: owes && has(LIFELINE) -> passed = passed | others :: else fi;
+    owes = false
+  };
+end_away:
+  atomic { !still -> away = away & ~bit(w) };
+end_back:
+  running[w] < S -> goto look
 }
 
 active proctype Fate() {
@@ -229,7 +238,7 @@ end:
   atomic {
     dead;
     if
-    :: dead_claim -> locked = locked - dead_claim; jobs = jobs + dead_claim      /* undone */
+    :: dead_claim -> locked = locked - dead_claim; jobs = jobs + dead_claim    /* undone */
     :: dead_claim -> locked = locked - dead_claim; dead_running = dead_running + dead_claim
     :: !dead_claim
     fi;
@@ -258,6 +267,7 @@ init {
   }
 }
 
+/* If the world can stand still with a job lost, it can as well do so when all else has come to rest. */
 active proctype Judge() {
   byte i;
 end:

@@ -6,10 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from sql.helpers import insert, refused, set_queue, status
+from sql.helpers import claim_batch, insert, refused, set_queue, status
 from support import Connection
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+YEAR_9999 = datetime(9999, 12, 31, tzinfo=UTC)
 LEASE = UUID(int=1)
 
 LEGAL: dict[str, dict[str, Any]] = {
@@ -89,14 +90,30 @@ async def test_a_named_check_refuses(
         await insert(connection, **{"status": state, **LEGAL[state], **changes})
 
 
-@pytest.mark.parametrize("instant", ["infinity", "-infinity"])
-async def test_a_job_is_due_at_a_finite_time(
+@pytest.mark.parametrize(
+    "instant", ["infinity", "-infinity", "10000-01-01", "0001-01-01", "4000-01-01 BC"]
+)
+@pytest.mark.parametrize("column", ["run_at", "created_at"])
+async def test_times_are_such_as_every_client_can_read(
+    connection: Connection, column: str, instant: str
+) -> None:
+    with refused("23514", by=f"jobs_{column}_is_in_years_1_to_9999"):
+        await connection.execute(
+            f"insert into pgwake.jobs (kind, {column}) values ('a', '{instant}')"
+        )
+
+
+@pytest.mark.parametrize("instant", ["0001-01-02 00:00+00", "9999-12-30 23:59:59+00"])
+async def test_a_job_of_the_last_year_harms_no_claim(
     connection: Connection, instant: str
 ) -> None:
-    with refused("23514", by="jobs_run_at_is_finite"):
-        await connection.execute(
-            f"insert into pgwake.jobs (kind, run_at) values ('a', '{instant}')"
-        )
+    await connection.execute(
+        "insert into pgwake.jobs (kind, run_at, created_at)"
+        f" values ('a', '{instant}', '{instant}')"
+    )
+    row = await claim_batch(connection, 9)
+
+    assert (row["ids"] == [1]) == (row["next_run_at"] is None)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +151,7 @@ async def test_what_every_job_has_is_never_null(
 ILLEGAL_POLICY: list[tuple[dict[str, Any], str]] = [
     ({"name": ""}, "name_is_1_to_128_bytes"),
     ({"name": "x" * 129}, "name_is_1_to_128_bytes"),
+    ({"paused_until": YEAR_9999}, "paused_until_is_infinity_or_before_year_10000"),
     ({"max_attempts": 0}, "max_attempts_is_1_to_10000"),
     ({"max_attempts": 10001}, "max_attempts_is_1_to_10000"),
     ({"max_crashes": 0}, "max_crashes_is_1_to_100"),
@@ -176,7 +194,8 @@ async def test_every_check_has_a_row_that_it_refuses(connection: Connection) -> 
     tested = {f"jobs_{check}" for _, _, check in ILLEGAL}
     tested |= {f"queues_{check}" for _, check in ILLEGAL_POLICY}
     tested |= {f"queues_{check}" for _, _, check in ILLEGAL_INTERVALS}
-    tested |= {"jobs_run_at_is_finite"}
+    tested |= {"jobs_run_at_is_in_years_1_to_9999"}
+    tested |= {"jobs_created_at_is_in_years_1_to_9999"}
     elsewhere = {"jobs_payload_is_at_most_1_mib"}  # test_payloads_and_names.py
     unreachable = {"jobs_status_is_known"}  # rows are routed to a leaf before that
 

@@ -1,15 +1,18 @@
--- Installs pgwake, or brings it up to date. In one transaction; safe to run again, while jobs run too.
+-- Installs pgwake, or brings it up to date. In one transaction; safe to run again,
+-- while jobs run too.
 --
 --   psql -v ON_ERROR_STOP=1 -d mydatabase -f sql/install.sql
 --
--- Needs a role that may create a schema in the database; no superuser, no extension. Grants nothing.
+-- Needs a role that may create a schema in the database; no superuser, no extension.
+-- Grants nothing.
 \set ON_ERROR_STOP on
 begin;
 
 set local client_min_messages = warning;
 set local search_path = '';
 
--- "if not exists" is not safe against another installer at the same instant, so they take turns.
+-- "if not exists" is not safe against another installer at the same instant, so they
+-- take turns.
 set local lock_timeout = '2min';
 do $lock$ begin perform pg_advisory_xact_lock(1885828971, 0); end $lock$;
 set local lock_timeout = '10s';  -- rather give up than let the queue's users wait behind us

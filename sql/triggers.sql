@@ -1,4 +1,5 @@
--- What happens by itself. Statement-level: one call an INSERT or COPY, however many rows.
+-- What happens by itself. Statement-level: one call an INSERT or COPY, however many
+-- rows.
 
 create or replace function pgwake.after_insert_jobs()
 returns trigger
@@ -26,7 +27,8 @@ begin
 end
 $$;
 
-comment on function pgwake.after_insert_jobs is 'Tallies, wakes and announces after an INSERT into pgwake.jobs.';
+comment on function pgwake.after_insert_jobs is
+  'Tallies, wakes and announces after an INSERT into pgwake.jobs.';
 revoke all on function pgwake.after_insert_jobs from public;
 
 -- A resumed queue or a changed policy may make jobs runnable.
@@ -41,10 +43,12 @@ begin
 end
 $$;
 
-comment on function pgwake.after_change_queues is 'Wakes a queue whose policy has changed.';
+comment on function pgwake.after_change_queues is
+  'Wakes a queue whose policy has changed.';
 revoke all on function pgwake.after_change_queues from public;
 
--- Inside a block: "create or replace trigger" would lock out writers on every run of the installer.
+-- Inside a block: "create or replace trigger" would lock out writers on every run of
+-- the installer.
 do $triggers$
 begin
   if exists (

@@ -1,5 +1,5 @@
--- Comes before anything that a newer schema may have changed. Nobody sees the row before the rest is there too: it is
--- all one transaction.
+-- Comes before anything that a newer schema may have changed. Nobody sees the row
+-- before the rest is there too: it is all one transaction.
 do $version$
 declare
   this_version constant int := 1;

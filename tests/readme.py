@@ -23,7 +23,7 @@ _SIGNATURE = re.compile(
     r"create or replace function pgwake\.(\w+)\((.*?)\)\nreturns (.*?)\nlanguage",
     re.DOTALL,
 )
-_COMMENT = re.compile(r"comment on function pgwake\.(\w+) is\s+'((?:[^']|'')*)'")
+_COMMENT = re.compile(r"comment on function pgwake\.\w+ is\s+'(.*)';", re.DOTALL)
 _INTERNAL = {
     "after_change_queues",
     "after_insert_jobs",
@@ -81,7 +81,7 @@ def sql_table() -> str:
         assert signature is not None, f"{path.name} has no function"
         assert comment is not None, f"{path.name} has no comment"
         name, arguments, answer = signature.groups()
-        what = comment[2].replace("''", "'")
+        what = re.sub(r"'\s+'", "", comment[1].partition("';")[0]).replace("''", "'")
         if name in _INTERNAL or what.startswith("Internal:"):
             continue
         arguments = re.sub(r"\s*--.*", "", arguments)

@@ -1,6 +1,6 @@
--- Refreshes the statistics of leaves that changed much since the last time; returns how many it analyzed.
--- Needs the tables' owner (or MAINTAIN from PostgreSQL 17 on). No plan of pgwake's depends on statistics: they serve
--- people's own queries.
+-- Refreshes the statistics of leaves that changed much since the last time; returns how
+-- many it analyzed. Needs the tables' owner (or MAINTAIN from PostgreSQL 17 on). No
+-- plan of pgwake's depends on statistics: they serve people's own queries.
 create or replace function pgwake.analyze_jobs()
 returns int
 language plpgsql volatile
@@ -31,5 +31,6 @@ begin
 end
 $$;
 
-comment on function pgwake.analyze_jobs is 'Refreshes the statistics of leaves that changed much; returns how many.';
+comment on function pgwake.analyze_jobs is
+  'Refreshes the statistics of leaves that changed much; returns how many.';
 revoke all on function pgwake.analyze_jobs from public;

@@ -1,4 +1,5 @@
--- Sends job_status_changed events at commit, made by status_event(). Null and empty send nothing.
+-- Sends job_status_changed events at commit, made by status_event(). Null and empty
+-- send nothing.
 create or replace function pgwake.announce(events text[])
 returns void
 language plpgsql volatile

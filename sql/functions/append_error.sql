@@ -1,5 +1,5 @@
--- A job's errors with one more failed attempt; the last 20 are kept, messages clipped to 4,000 characters and reasons
--- to 100, so that a row's size stays bounded.
+-- A job's errors with one more failed attempt; the last 20 are kept, messages clipped
+-- to 4,000 characters and reasons to 100, so that a row's size stays bounded.
 create or replace function pgwake.append_error(
   errors jsonb, attempt int, worker text, reason text, message text
 )
@@ -21,5 +21,6 @@ as $$
     ))
 $$;
 
-comment on function pgwake.append_error is 'A job''s errors with one more failed attempt.';
+comment on function pgwake.append_error is
+  'A job''s errors with one more failed attempt.';
 revoke all on function pgwake.append_error from public;

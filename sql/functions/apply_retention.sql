@@ -1,11 +1,13 @@
--- Removes ended jobs past their retention. Returns how many rows it deleted, plus one for each leaf it truncated.
+-- Removes ended jobs past their retention. Returns how many rows it deleted, plus one
+-- for each leaf it truncated.
 --
--- First the ring: a leaf whose newest row is past the longest retention is truncated. The lock comes before the look, as
--- statements of their own, so the look sees whatever was committed before the lock: hence read committed only (PW003).
--- The leaf in use and the next one are never tried, any other at most once an hour, for 100 ms. Then single rows: at
--- most max_rows from each leaf, for shorter retentions and for leaves in use. Keeps installation.width long enough that
--- the ring can hold the longest retention: 28 leaves of it. Rides jobs_finished_N_finished_at_idx
--- and jobs_failed_finished_at_idx.
+-- First the ring: a leaf whose newest row is past the longest retention is truncated.
+-- The lock comes before the look, as statements of their own, so the look sees whatever
+-- was committed before the lock: hence read committed only (PW003). The leaf in use and
+-- the next one are never tried, any other at most once an hour, for 100 ms. Then single
+-- rows: at most max_rows from each leaf, for shorter retentions and for leaves in use.
+-- Keeps installation.width long enough that the ring can hold the longest retention: 28
+-- leaves of it. Rides jobs_finished_N_finished_at_idx and jobs_failed_finished_at_idx.
 create or replace function pgwake.apply_retention(max_rows int default 5000)
 returns int
 language plpgsql volatile
@@ -93,5 +95,6 @@ begin
 end
 $$;
 
-comment on function pgwake.apply_retention is 'Removes ended jobs past their retention; returns how many rows and leaves.';
+comment on function pgwake.apply_retention is
+  'Removes ended jobs past their retention; returns how many rows and leaves.';
 revoke all on function pgwake.apply_retention from public;

@@ -1,8 +1,10 @@
--- Cancels a job. A waiting or pending one ends at once; a running one is asked to stop, and ends as cancelled when its
--- worker has honoured it (its next extend_leases answers cancel_requested).
+-- Cancels a job. A waiting or pending one ends at once; a running one is asked to stop,
+-- and ends as cancelled when its worker has honoured it (its next extend_leases answers
+-- cancel_requested).
 --
--- Returns cancelled, cancel_requested, or the status of a job that had ended before: completed, failed, cancelled.
--- Raises PW001 no such job. Waits for whoever has the job locked. Rides jobs_live_pkey.
+-- Returns cancelled, cancel_requested, or the status of a job that had ended before:
+-- completed, failed, cancelled. Raises PW001 no such job. Waits for whoever has the job
+-- locked. Rides jobs_live_pkey.
 create or replace function pgwake.cancel_job(job_id bigint)
 returns text
 language plpgsql volatile
@@ -34,5 +36,7 @@ begin
 end
 $$;
 
-comment on function pgwake.cancel_job is 'Cancels a job, or asks its worker to; returns cancelled, cancel_requested or how it had ended.';
+comment on function pgwake.cancel_job is
+  'Cancels a job, or asks its worker to; returns cancelled, cancel_requested or how '
+  'it had ended.';
 revoke all on function pgwake.cancel_job from public;

@@ -1,4 +1,5 @@
--- Refuses (PW003) what a batch function can't pair up: arrays of different lengths, nulls, a job named twice.
+-- Refuses (PW003) what a batch function can't pair up: arrays of different lengths,
+-- nulls, a job named twice.
 create or replace function pgwake.check_leases(job_ids bigint[], lease_ids uuid[])
 returns void
 language plpgsql immutable
@@ -28,5 +29,6 @@ begin
 end
 $$;
 
-comment on function pgwake.check_leases is 'Refuses arrays that a batch function can''t pair up.';
+comment on function pgwake.check_leases is
+  'Refuses arrays that a batch function can''t pair up.';
 revoke all on function pgwake.check_leases from public;

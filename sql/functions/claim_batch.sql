@@ -1,18 +1,23 @@
 -- Claims up to count due jobs of a queue for a worker: the form that workers use.
 --
--- worker    who runs them, 1 to 512 bytes; null: the session's application name and process id
--- lease     how long without extend_leases(); null: the queue's, else 5 minutes; 1 second to 1 day
--- cursor    opaque: what the last claim answered, or null
--- suspects  false: leaves out jobs with two crashes or more, and takes at most one that crashed once, so that a worker
---           never holds many of them together; true: takes only suspects. Run those alone.
+--   worker    who runs them, 1 to 512 bytes; null: the session's application name and
+--             process id
+--   lease     how long without extend_leases(), 1 second to 1 day; null: the queue's,
+--             else 5 minutes
+--   cursor    opaque: what the last claim answered, or null
+--   suspects  false: leaves out jobs with two crashes or more, and takes at most one that
+--             crashed once, so that a worker never holds many of them together;
+--             true: takes only suspects. Run those alone.
 --
--- Always one row. jobs: in claim order, which is priority descending, run_at, id; all under one fresh lease_id.
--- next_run_at: if fewer than count were claimed, when the next job is due, or the queue's pause ends; null if there is
--- none. claimed_at: the queue's clock. A paused queue gives nothing.
+-- Always one row. jobs: in claim order, which is priority descending, run_at, id; all
+-- under one fresh lease_id. next_run_at: if fewer than count were claimed, when the
+-- next job is due, or the queue's pause ends; null if there is none. claimed_at: the
+-- queue's clock. A paused queue gives nothing.
 --
--- Raises PW003. Locks the jobs it takes (and one that had to make room for one that crashed), skips locked ones. Steps
--- through the priorities in use, since one scan over all of them wades through everything that is scheduled for later at
--- a higher one. Rides jobs_claim_idx, jobs_crashed_idx.
+-- Raises PW003. Locks the jobs it takes (and one that had to make room for one that
+-- crashed), skips locked ones. Steps through the priorities in use, since one scan over
+-- all of them wades through everything that is scheduled for later at a higher one.
+-- Rides jobs_claim_idx, jobs_crashed_idx.
 create or replace function pgwake.claim_batch(
   queue text,
   count int,
@@ -174,5 +179,7 @@ begin
 end
 $$;
 
-comment on function pgwake.claim_batch is 'Claims up to count due jobs of a queue; one row: jobs, next_run_at, cursor, claimed_at.';
+comment on function pgwake.claim_batch is
+  'Claims up to count due jobs of a queue; one row: jobs, next_run_at, cursor, '
+  'claimed_at.';
 revoke all on function pgwake.claim_batch from public;

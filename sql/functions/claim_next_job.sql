@@ -1,6 +1,8 @@
--- Claims the next due job of a queue: one row, or none. The simplest consumer's call; see claim_jobs.
+-- Claims the next due job of a queue: one row, or none. The simplest consumer's call;
+-- see claim_jobs.
 --
--- Since it takes one at a time it takes suspects too (jobs with two crashes or more), when nothing else is due.
+-- Since it takes one at a time it takes suspects too (jobs with two crashes or more),
+-- when nothing else is due.
 create or replace function pgwake.claim_next_job(
   queue text default 'default', worker text default null, lease interval default null
 )
@@ -22,5 +24,6 @@ begin
 end
 $$;
 
-comment on function pgwake.claim_next_job is 'Claims the next due job of a queue: one row, or none.';
+comment on function pgwake.claim_next_job is
+  'Claims the next due job of a queue: one row, or none.';
 revoke all on function pgwake.claim_next_job from public;

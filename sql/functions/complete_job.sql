@@ -1,7 +1,8 @@
 -- Completes a running job, with a result if there is one (at most 1 MiB).
 --
--- Raises PW001 no such job, PW002 lease lost (somebody else has it: nothing was changed), PW003 null argument. The same
--- call repeated after a lost answer succeeds again. Rides jobs_live_pkey.
+-- Raises PW001 no such job, PW002 lease lost (somebody else has it: nothing was
+-- changed), PW003 null argument. The same call repeated after a lost answer succeeds
+-- again. Rides jobs_live_pkey.
 create or replace function pgwake.complete_job(job_id bigint, lease_id uuid, result jsonb default null)
 returns void
 language plpgsql volatile

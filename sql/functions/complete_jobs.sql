@@ -1,11 +1,15 @@
--- Completes a batch of running jobs: parallel arrays of ids, lease ids and, if wanted, results.
+-- Completes a batch of running jobs: parallel arrays of ids, lease ids and, if wanted,
+-- results.
 --
--- Returns an outcome each, in the order given: completed, lease_lost or no_such_job. The same call repeated after a lost
--- answer answers the same. Never raises for one job; raises PW003 for arrays that don't pair up, and the check
--- jobs_result_is_at_most_1_mib (23514) for a result that is too large, with nothing changed.
+-- Returns an outcome each, in the order given: completed, lease_lost or no_such_job.
+-- The same call repeated after a lost answer answers the same. Never raises for one
+-- job; raises PW003 for arrays that don't pair up, and the check
+-- jobs_result_is_at_most_1_mib (23514) for a result that is too large, with nothing
+-- changed.
 --
--- Rides jobs_live_pkey in id order, so that batches can't deadlock. The fence is read by primary key alone: a predicate
--- on status would let the planner ride jobs_lease_idx, through all its dead entries.
+-- Rides jobs_live_pkey in id order, so that batches can't deadlock. The fence is read
+-- by primary key alone: a predicate on status would let the planner ride
+-- jobs_lease_idx, through all its dead entries.
 create or replace function pgwake.complete_jobs(
   job_ids bigint[], lease_ids uuid[], results jsonb[] default null
 )
@@ -93,5 +97,7 @@ begin
 end
 $$;
 
-comment on function pgwake.complete_jobs is 'Completes a batch of running jobs; returns completed, lease_lost or no_such_job for each.';
+comment on function pgwake.complete_jobs is
+  'Completes a batch of running jobs; returns completed, lease_lost or no_such_job '
+  'for each.';
 revoke all on function pgwake.complete_jobs from public;

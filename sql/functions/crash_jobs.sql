@@ -1,9 +1,10 @@
--- Takes running jobs away from a worker that died or lost its lease, as crashes. Internal: the caller holds the rows'
--- locks.
+-- Takes running jobs away from a worker that died or lost its lease, as crashes.
+-- Internal: the caller holds the rows' locks.
 --
--- Crashes 1 and 2 give the attempt back and the job is due again as it was. From crash 3 on, all of them alone in
--- quarantine, the attempt counts: the job is retried after its backoff, or failed when its attempts or max_crashes
--- (default 5) are used up. A job whose cancellation had been asked for is cancelled.
+-- Crashes 1 and 2 give the attempt back and the job is due again as it was. From crash
+-- 3 on, all of them alone in quarantine, the attempt counts: the job is retried after
+-- its backoff, or failed when its attempts or max_crashes (default 5) are used up. A
+-- job whose cancellation had been asked for is cancelled.
 create or replace function pgwake.crash_jobs(job_ids bigint[], message text)
 returns void
 language plpgsql volatile
@@ -53,5 +54,6 @@ begin
 end
 $$;
 
-comment on function pgwake.crash_jobs is 'Internal: takes running jobs away from a dead worker, as crashes.';
+comment on function pgwake.crash_jobs is
+  'Internal: takes running jobs away from a dead worker, as crashes.';
 revoke all on function pgwake.crash_jobs from public;

@@ -1,7 +1,8 @@
--- Moves one live job to the leaf of its final status: completed, failed or cancelled. Internal: the caller has decided,
--- holds the row's lock and has tested the fence.
+-- Moves one live job to the leaf of its final status: completed, failed or cancelled.
+-- Internal: the caller has decided, holds the row's lock and has tested the fence.
 --
--- The error, if any, is kept in the job's errors with the job's attempt and worker. Tallies and announces.
+-- The error, if any, is kept in the job's errors with the job's attempt and worker.
+-- Tallies and announces.
 create or replace function pgwake.end_job(
   job_id bigint, new_status text, reason text default null, message text default null
 )
@@ -42,5 +43,6 @@ begin
 end
 $$;
 
-comment on function pgwake.end_job is 'Internal: moves a live job to the leaf of its final status.';
+comment on function pgwake.end_job is
+  'Internal: moves a live job to the leaf of its final status.';
 revoke all on function pgwake.end_job from public;

@@ -1,14 +1,17 @@
--- Adds a job, or finds the live one with the same unique key. For whom a plain INSERT is not enough.
+-- Adds a job, or finds the live one with the same unique key. For whom a plain INSERT
+-- is not enough.
 --
--- run_at and delay say when it becomes due: at an instant, or that long from now; by default at once. unique_key is
--- unique with the kind among live jobs; if it is taken, on_conflict decides:
+-- run_at and delay say when it becomes due: at an instant, or that long from now; by
+-- default at once. unique_key is unique with the kind among live jobs; if it is taken,
+-- on_conflict decides:
 --   return   (default) nothing is added, the live job's id is returned
 --   replace  a waiting or pending job takes over queue, payload, metadata, priority, run_at and max_attempts; a running
 --            one gives up its key and the new job is added beside it
 --   raise    PW005, with the live job's id in the detail
 --
--- Returns the id. Raises PW003 for arguments that can't be meant, PW005, and the table's named checks (23514).
--- Waits for another open transaction that adds the same key. Rides jobs_unique_key_idx.
+-- Returns the id. Raises PW003 for arguments that can't be meant, PW005, and the
+-- table's named checks (23514). Waits for another open transaction that adds the same
+-- key. Rides jobs_unique_key_idx.
 create or replace function pgwake.enqueue(
   kind text,
   payload jsonb default '{}',
@@ -101,5 +104,6 @@ begin
 end
 $$;
 
-comment on function pgwake.enqueue is 'Adds a job; returns its id, or the live job''s with the same unique key.';
+comment on function pgwake.enqueue is
+  'Adds a job; returns its id, or the live job''s with the same unique key.';
 revoke all on function pgwake.enqueue from public;

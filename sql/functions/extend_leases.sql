@@ -1,9 +1,11 @@
--- Keeps running jobs: moves the end of their leases to that long from now (null: the queue's lease, else 5 minutes).
+-- Keeps running jobs: moves the end of their leases to that long from now (null: the
+-- queue's lease, else 5 minutes).
 --
--- Returns an outcome each, in the order given: extended, cancel_requested (extended too; stop the job and fail_job it),
--- lease_lost or no_such_job. A row that somebody has locked is being ended: it is left alone, and counts as extended
--- while its lease is this one. Never shortens a lease. Never raises for one job; PW003 for arrays that don't pair up.
--- Locks in id order, skips locked rows; rides jobs_live_pkey.
+-- Returns an outcome each, in the order given: extended, cancel_requested (extended
+-- too; stop the job and fail_job it), lease_lost or no_such_job. A row that somebody
+-- has locked is being ended: it is left alone, and counts as extended while its lease
+-- is this one. Never shortens a lease. Never raises for one job; PW003 for arrays that
+-- don't pair up. Locks in id order, skips locked rows; rides jobs_live_pkey.
 create or replace function pgwake.extend_leases(
   job_ids bigint[], lease_ids uuid[], lease interval default null
 )
@@ -65,5 +67,7 @@ begin
 end
 $$;
 
-comment on function pgwake.extend_leases is 'Keeps running jobs; returns extended, cancel_requested, lease_lost or no_such_job for each.';
+comment on function pgwake.extend_leases is
+  'Keeps running jobs; returns extended, cancel_requested, lease_lost or no_such_job '
+  'for each.';
 revoke all on function pgwake.extend_leases from public;

@@ -1,7 +1,8 @@
--- Records a failed attempt of a running job. Returns retry, failed or cancelled; see fail_jobs.
+-- Records a failed attempt of a running job. Returns retry, failed or cancelled; see
+-- fail_jobs.
 --
--- retry_in sets the delay before the next attempt, retryable => false sends the job to the dead letters.
--- Raises PW001 no such job, PW002 lease lost, PW003 invalid argument.
+-- retry_in sets the delay before the next attempt, retryable => false sends the job to
+-- the dead letters. Raises PW001 no such job, PW002 lease lost, PW003 invalid argument.
 create or replace function pgwake.fail_job(
   job_id bigint,
   lease_id uuid,
@@ -30,5 +31,6 @@ begin
 end
 $$;
 
-comment on function pgwake.fail_job is 'Records a failed attempt of a running job; returns retry, failed or cancelled.';
+comment on function pgwake.fail_job is
+  'Records a failed attempt of a running job; returns retry, failed or cancelled.';
 revoke all on function pgwake.fail_job from public;

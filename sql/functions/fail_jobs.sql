@@ -1,15 +1,18 @@
--- Records a failed attempt of each job of a batch, and decides: another attempt, or dead letter.
+-- Records a failed attempt of each job of a batch, and decides: another attempt, or
+-- dead letter.
 --
--- Parallel arrays; those after lease_ids may be left out, and so may single values (null):
+-- Parallel arrays; those after lease_ids may be left out, and so may single values
+-- (null):
 --   errors        the message, kept clipped in the job's errors
 --   reasons       failed (default), timeout, or invalid: what a metric would tell apart; kept clipped too
 --   retry_ins     delay before the next attempt; default retry_delay() with the queue's backoff; at most 10 years
 --   retryables    false: straight to the dead letters
 --   max_attempts  the limit that the worker knows for the kind; a job's own comes before it, the queue's after it, then 20
 --
--- Returns an outcome each, in the order given: retry, failed, cancelled (its cancellation had been asked for),
--- lease_lost or no_such_job. An end (not a retry) repeated after a lost answer is answered the same. Never raises for
--- one job; raises PW003 for arrays that don't pair up. Locks in id order; rides jobs_live_pkey.
+-- Returns an outcome each, in the order given: retry, failed, cancelled (its
+-- cancellation had been asked for), lease_lost or no_such_job. An end (not a retry)
+-- repeated after a lost answer is answered the same. Never raises for one job; raises
+-- PW003 for arrays that don't pair up. Locks in id order; rides jobs_live_pkey.
 create or replace function pgwake.fail_jobs(
   job_ids bigint[],
   lease_ids uuid[],
@@ -97,5 +100,7 @@ begin
 end
 $$;
 
-comment on function pgwake.fail_jobs is 'Records a failed attempt of each job; returns retry, failed, cancelled, lease_lost or no_such_job for each.';
+comment on function pgwake.fail_jobs is
+  'Records a failed attempt of each job; returns retry, failed, cancelled, lease_lost '
+  'or no_such_job for each.';
 revoke all on function pgwake.fail_jobs from public;

@@ -1,5 +1,6 @@
--- The leaf of the ring for a job that finishes at this instant: floor(UTC day / width) mod 32.
--- PL/pgSQL, since an SQL function that can't be put inline is planned at each call before PostgreSQL 18.
+-- The leaf of the ring for a job that finishes at this instant: floor(UTC day / width)
+-- mod 32. PL/pgSQL, since an SQL function that can't be put inline is planned at each
+-- call before PostgreSQL 18.
 create or replace function pgwake.finished_slot(at timestamptz)
 returns smallint
 language plpgsql stable
@@ -13,5 +14,6 @@ begin
 end
 $$;
 
-comment on function pgwake.finished_slot is 'The leaf of pgwake.jobs_finished for a job that finishes now.';
+comment on function pgwake.finished_slot is
+  'The leaf of pgwake.jobs_finished for a job that finishes now.';
 revoke all on function pgwake.finished_slot from public;

@@ -1,5 +1,6 @@
--- Folds pgwake.tallies: appended rows into one a queue and ten seconds, those older than six minutes into the one at
--- '-infinity'. Sums stay as they are in every snapshot. Returns how many rows it took in.
+-- Folds pgwake.tallies: appended rows into one a queue and ten seconds, those older
+-- than six minutes into the one at '-infinity'. Sums stay as they are in every
+-- snapshot. Returns how many rows it took in.
 create or replace function pgwake.fold_tallies()
 returns int
 language plpgsql volatile
@@ -36,5 +37,6 @@ begin
 end
 $$;
 
-comment on function pgwake.fold_tallies is 'Folds pgwake.tallies; returns how many rows it took in.';
+comment on function pgwake.fold_tallies is
+  'Folds pgwake.tallies; returns how many rows it took in.';
 revoke all on function pgwake.fold_tallies from public;

@@ -1,7 +1,8 @@
--- Completes a live job whatever its state and whoever has it: for a person who knows that its work is done.
+-- Completes a live job whatever its state and whoever has it: for a person who knows
+-- that its work is done.
 --
--- The reason is kept in the job's errors. A worker that still runs it is refused when it ends it.
--- Raises PW001 if there is no such live job, PW003 without a reason.
+-- The reason is kept in the job's errors. A worker that still runs it is refused when
+-- it ends it. Raises PW001 if there is no such live job, PW003 without a reason.
 create or replace function pgwake.force_complete_job(job_id bigint, reason text)
 returns void
 language plpgsql volatile
@@ -12,5 +13,6 @@ begin
 end
 $$;
 
-comment on function pgwake.force_complete_job is 'Completes a live job without its lease; for admins.';
+comment on function pgwake.force_complete_job is
+  'Completes a live job without its lease; for admins.';
 revoke all on function pgwake.force_complete_job from public;

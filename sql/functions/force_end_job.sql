@@ -1,5 +1,5 @@
--- Ends a live job without its lease; behind force_complete_job and force_fail_job. The lease is replaced, so that the
--- worker that still runs the job has lost it.
+-- Ends a live job without its lease; behind force_complete_job and force_fail_job. The
+-- lease is replaced, so that the worker that still runs the job has lost it.
 create or replace function pgwake.force_end_job(job_id bigint, new_status text, reason text)
 returns void
 language plpgsql volatile
@@ -24,5 +24,6 @@ begin
 end
 $$;
 
-comment on function pgwake.force_end_job is 'Internal: ends a live job without its lease.';
+comment on function pgwake.force_end_job is
+  'Internal: ends a live job without its lease.';
 revoke all on function pgwake.force_end_job from public;

@@ -1,5 +1,5 @@
--- One job as an object, all columns, wherever it lies: looks in live, then failed, then finished.
--- Raises PW001 no such job. Rides the primary keys of the leaves.
+-- One job as an object, all columns, wherever it lies: looks in live, then failed, then
+-- finished. Raises PW001 no such job. Rides the primary keys of the leaves.
 create or replace function pgwake.get_job(job_id bigint)
 returns jsonb
 language plpgsql stable

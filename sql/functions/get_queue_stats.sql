@@ -1,9 +1,10 @@
--- What stands in the queues and what has gone through them: a row a queue that has ever been used or has policy; of one
--- queue, or of all.
+-- What stands in the queues and what has gone through them: a row a queue that has ever
+-- been used or has policy; of one queue, or of all.
 --
--- *_count are rows now: pending_count is due, scheduled_count not yet due. *_total count since the installation and never
--- fall. oldest_pending_age is how long the longest-due job has been due. The averages are over the jobs completed in the
--- last five minutes, null if there were none. is_estimate says that a count is estimated.
+-- *_count are rows now: pending_count is due, scheduled_count not yet due. *_total
+-- count since the installation and never fall. oldest_pending_age is how long the
+-- longest-due job has been due. The averages are over the jobs completed in the last
+-- five minutes, null if there were none. is_estimate says that a count is estimated.
 -- Reads only, so it answers on a standby too.
 create or replace function pgwake.get_queue_stats(queue text default null)
 returns table (
@@ -92,5 +93,6 @@ as $$
   order by n.queue
 $$;
 
-comment on function pgwake.get_queue_stats is 'What stands in the queues and what has gone through them, a row a queue.';
+comment on function pgwake.get_queue_stats is
+  'What stands in the queues and what has gone through them, a row a queue.';
 revoke all on function pgwake.get_queue_stats from public;

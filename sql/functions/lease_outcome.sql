@@ -1,7 +1,9 @@
--- What became of a job, seen from one of its leases; for the rows that a batch could not change.
+-- What became of a job, seen from one of its leases; for the rows that a batch could
+-- not change.
 --
--- Returns completed, failed or cancelled if it ended under this lease; held if it is running under it; lease_lost if
--- the job exists otherwise; no_such_job. Rides the primary keys of the leaves, live first: up to 34 probes.
+-- Returns completed, failed or cancelled if it ended under this lease; held if it is
+-- running under it; lease_lost if the job exists otherwise; no_such_job. Rides the
+-- primary keys of the leaves, live first: up to 34 probes.
 create or replace function pgwake.lease_outcome(job_id bigint, lease_id uuid)
 returns text
 language sql stable
@@ -19,5 +21,6 @@ as $$
   )
 $$;
 
-comment on function pgwake.lease_outcome is 'What became of a job, seen from one of its leases.';
+comment on function pgwake.lease_outcome is
+  'What became of a job, seen from one of its leases.';
 revoke all on function pgwake.lease_outcome from public;

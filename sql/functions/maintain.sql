@@ -1,11 +1,13 @@
--- One step of the upkeep: sweep, fold, retention or analyze; without a step, sweep and fold.
+-- One step of the upkeep: sweep, fold, retention or analyze; without a step, sweep and
+-- fold.
 --
--- Workers call sweep each second and the others each minute. Where there is no worker, cron or psql may. Each step has an
--- advisory lock of its own, for the transaction: whoever comes second skips it. Call each step in its own transaction.
+-- Workers call sweep each second and the others each minute. Where there is no worker,
+-- cron or psql may. Each step has an advisory lock of its own, for the transaction:
+-- whoever comes second skips it. Call each step in its own transaction.
 --
--- Returns an object: the step's name with how many jobs or rows it handled, and crashed, a list of [queue, kind, count],
--- if the sweep found any. A skipped step is not in it.
--- Raises PW003 for an unknown step.
+-- Returns an object: the step's name with how many jobs or rows it handled, and
+-- crashed, a list of [queue, kind, count], if the sweep found any. A skipped step is
+-- not in it. Raises PW003 for an unknown step.
 create or replace function pgwake.maintain(step text default null)
 returns jsonb
 language plpgsql volatile
@@ -44,5 +46,7 @@ begin
 end
 $$;
 
-comment on function pgwake.maintain is 'One step of the upkeep: sweep, fold, retention or analyze; without one, sweep and fold.';
+comment on function pgwake.maintain is
+  'One step of the upkeep: sweep, fold, retention or analyze; without one, sweep and '
+  'fold.';
 revoke all on function pgwake.maintain from public;

@@ -1,7 +1,9 @@
--- When the next pending job of a queue is due, or was: the least run_at; null if nothing is pending.
+-- When the next pending job of a queue is due, or was: the least run_at; null if
+-- nothing is pending.
 --
--- How long a consumer may sleep. Jobs with two crashes or more are left out, as in a claim: see next_suspect_at.
--- Steps through the priorities in use; rides jobs_claim_idx and jobs_crashed_idx.
+-- How long a consumer may sleep. Jobs with two crashes or more are left out, as in a
+-- claim: see next_suspect_at. Steps through the priorities in use; rides jobs_claim_idx
+-- and jobs_crashed_idx.
 create or replace function pgwake.next_run_at(queue text default 'default')
 returns timestamptz
 language plpgsql stable
@@ -33,5 +35,6 @@ begin
 end
 $$;
 
-comment on function pgwake.next_run_at is 'When the next pending job of a queue is due; null if nothing is pending.';
+comment on function pgwake.next_run_at is
+  'When the next pending job of a queue is due; null if nothing is pending.';
 revoke all on function pgwake.next_run_at from public;

@@ -1,5 +1,6 @@
--- When the next suspect of these queues (a pending job with two crashes or more) is due, or was; null if there is none.
--- A supervisor starts a quarantine for them. Rides jobs_crashed_idx.
+-- When the next suspect of these queues (a pending job with two crashes or more) is
+-- due, or was; null if there is none. A supervisor starts a quarantine for them. Rides
+-- jobs_crashed_idx.
 create or replace function pgwake.next_suspect_at(queues text[])
 returns timestamptz
 language plpgsql stable
@@ -17,5 +18,6 @@ begin
 end
 $$;
 
-comment on function pgwake.next_suspect_at is 'When the next job with two crashes or more is due; null if there is none.';
+comment on function pgwake.next_suspect_at is
+  'When the next job with two crashes or more is due; null if there is none.';
 revoke all on function pgwake.next_suspect_at from public;

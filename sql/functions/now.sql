@@ -1,7 +1,7 @@
 -- The queue's clock: the transaction's time, plus the session's offset.
 --
--- set pgwake.clock_offset = '1 hour' moves it for the session; tests do, nobody else should.
--- Plain SQL without a set clause, so that the planner puts it inline.
+-- set pgwake.clock_offset = '1 hour' moves it for the session; tests do, nobody else
+-- should. Plain SQL without a set clause, so that the planner puts it inline.
 create or replace function pgwake.now()
 returns timestamptz
 language sql stable parallel safe
@@ -9,5 +9,6 @@ as $$
   select pg_catalog.now() + coalesce(nullif(current_setting('pgwake.clock_offset', true), ''), '0')::interval
 $$;
 
-comment on function pgwake.now is 'The queue''s clock: now() plus the setting pgwake.clock_offset.';
+comment on function pgwake.now is
+  'The queue''s clock: now() plus the setting pgwake.clock_offset.';
 revoke all on function pgwake.now from public;

@@ -1,4 +1,5 @@
--- For the one-job functions: raises PW001 or PW002 where a batch function answers no_such_job or lease_lost.
+-- For the one-job functions: raises PW001 or PW002 where a batch function answers
+-- no_such_job or lease_lost.
 create or replace function pgwake.raise_outcome(job_id bigint, outcome text)
 returns void
 language plpgsql volatile
@@ -19,5 +20,6 @@ begin
 end
 $$;
 
-comment on function pgwake.raise_outcome is 'Raises PW001 or PW002 for no_such_job or lease_lost.';
+comment on function pgwake.raise_outcome is
+  'Raises PW001 or PW002 for no_such_job or lease_lost.';
 revoke all on function pgwake.raise_outcome from public;

@@ -1,12 +1,15 @@
--- Gives running jobs back without a result; the attempt is not counted. One reason for all:
+-- Gives running jobs back without a result; the attempt is not counted. One reason for
+-- all:
 --   unstarted     (default) never begun; due again as it was
---   shutdown      begun, and cut short by the end of its worker's grace; due again as it was. Counts a bounce, and from
---                 the 20th bounce on the attempt is counted after all
---   unknown_kind  nobody here handles it: counts a bounce and is due later, 1 second doubling up to 5 minutes
+--   shutdown      begun, and cut short by the end of its worker's grace; due again as it
+--                 was. Counts a bounce, and from the 20th on the attempt counts after all
+--   unknown_kind  nobody here handles it: counts a bounce and is due later, 1 second
+--                 doubling up to 5 minutes
 --
--- Returns an outcome each, in the order given: released, cancel_requested (it had been asked for, so the job is
--- cancelled instead), lease_lost or no_such_job. Never raises for one job; PW003 for arrays that don't pair up and for an
--- unknown reason. Locks in id order; rides jobs_live_pkey.
+-- Returns an outcome each, in the order given: released, cancel_requested (it had been
+-- asked for, so the job is cancelled instead), lease_lost or no_such_job. Never raises
+-- for one job; PW003 for arrays that don't pair up and for an unknown reason. Locks in
+-- id order; rides jobs_live_pkey.
 create or replace function pgwake.release_jobs(
   job_ids bigint[], lease_ids uuid[], reason text default 'unstarted'
 )
@@ -95,5 +98,7 @@ begin
 end
 $$;
 
-comment on function pgwake.release_jobs is 'Gives running jobs back unburnt; returns released, cancel_requested, lease_lost or no_such_job for each.';
+comment on function pgwake.release_jobs is
+  'Gives running jobs back unburnt; returns released, cancel_requested, lease_lost or '
+  'no_such_job for each.';
 revoke all on function pgwake.release_jobs from public;

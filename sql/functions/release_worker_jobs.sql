@@ -1,7 +1,9 @@
--- Gives back at once what a dead worker had, as crashes; see crash_jobs. Returns how many jobs, by queue and kind.
+-- Gives back at once what a dead worker had, as crashes; see crash_jobs. Returns how
+-- many jobs, by queue and kind.
 --
--- For whoever knows that the worker is dead, as its supervisor does. A claim of the worker's may still be in flight, so
--- repeat until no session of it is left. Locks in id order, skips locked rows; rides jobs_lease_idx. Raises PW003.
+-- For whoever knows that the worker is dead, as its supervisor does. A claim of the
+-- worker's may still be in flight, so repeat until no session of it is left. Locks in
+-- id order, skips locked rows; rides jobs_lease_idx. Raises PW003.
 create or replace function pgwake.release_worker_jobs(worker text)
 returns table (queue text, kind text, job_count bigint)
 language plpgsql volatile
@@ -36,5 +38,7 @@ begin
 end
 $$;
 
-comment on function pgwake.release_worker_jobs is 'Gives back what a dead worker had, as crashes; returns how many jobs, by queue and kind.';
+comment on function pgwake.release_worker_jobs is
+  'Gives back what a dead worker had, as crashes; returns how many jobs, by queue and '
+  'kind.';
 revoke all on function pgwake.release_worker_jobs from public;

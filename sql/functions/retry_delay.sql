@@ -1,7 +1,8 @@
 -- How long a job waits before its next attempt: full jitter,
 --   greatest(100 ms, random() * least(cap, base * 2^(attempt - 1)))
--- after "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015). Reckoned in seconds, as double precision with a
--- clamped exponent, so that no attempt can overflow.
+-- after "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015). Reckoned in
+-- seconds, as double precision with a clamped exponent, so that no attempt can
+-- overflow.
 create or replace function pgwake.retry_delay(
   attempt int,
   base interval default null,              -- null: 1 second
@@ -22,5 +23,6 @@ as $$
   ))
 $$;
 
-comment on function pgwake.retry_delay is 'Full-jitter delay before the attempt after this one.';
+comment on function pgwake.retry_delay is
+  'Full-jitter delay before the attempt after this one.';
 revoke all on function pgwake.retry_delay from public;

@@ -1,8 +1,9 @@
--- Makes a failed or cancelled job pending again, due now, with all its attempts before it: attempt, crash_count and
--- bounce_count are 0, its errors are kept.
+-- Makes a failed or cancelled job pending again, due now, with all its attempts before
+-- it: attempt, crash_count and bounce_count are 0, its errors are kept.
 --
--- Raises PW001 no such job; PW003 if it is in another state; PW005 if a live job has its unique key by now, with that
--- job's id in the detail. Rides the primary keys of the leaves.
+-- Raises PW001 no such job; PW003 if it is in another state; PW005 if a live job has
+-- its unique key by now, with that job's id in the detail. Rides the primary keys of
+-- the leaves.
 create or replace function pgwake.retry_job(job_id bigint)
 returns void
 language plpgsql volatile
@@ -61,5 +62,6 @@ begin
 end
 $$;
 
-comment on function pgwake.retry_job is 'Makes a failed or cancelled job pending again, due now.';
+comment on function pgwake.retry_job is
+  'Makes a failed or cancelled job pending again, due now.';
 revoke all on function pgwake.retry_job from public;

@@ -1,7 +1,9 @@
--- Wakes the workers of a queue when the transaction commits: NOTIFY on channel pgwake, the queue's name as payload.
+-- Wakes the workers of a queue when the transaction commits: NOTIFY on channel pgwake,
+-- the queue's name as payload.
 --
--- set pgwake.notify = off silences it for a session, for producers that need two-phase commit; the workers' poll
--- finds their jobs. Every way into pending calls this, due or not, since a sleeper's timer may have to be set anew.
+-- set pgwake.notify = off silences it for a session, for producers that need two-phase
+-- commit; the workers' poll finds their jobs. Every way into pending calls this, due or
+-- not, since a sleeper's timer may have to be set anew.
 create or replace function pgwake.ring(queue text)
 returns void
 language plpgsql volatile

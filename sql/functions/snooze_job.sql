@@ -1,7 +1,9 @@
--- Puts a running job off: pending again, due after the delay (0 to 10 years), the attempt not counted.
+-- Puts a running job off: pending again, due after the delay (0 to 10 years), the
+-- attempt not counted.
 --
--- Returns released, or cancel_requested if its cancellation had been asked for: then it is cancelled instead.
--- Raises PW001 no such job, PW002 lease lost, PW003 invalid argument. Rides jobs_live_pkey.
+-- Returns released, or cancel_requested if its cancellation had been asked for: then it
+-- is cancelled instead. Raises PW001 no such job, PW002 lease lost, PW003 invalid
+-- argument. Rides jobs_live_pkey.
 create or replace function pgwake.snooze_job(job_id bigint, lease_id uuid, delay interval)
 returns text
 language plpgsql volatile
@@ -26,5 +28,6 @@ begin
 end
 $$;
 
-comment on function pgwake.snooze_job is 'Puts a running job off without counting the attempt.';
+comment on function pgwake.snooze_job is
+  'Puts a running job off without counting the attempt.';
 revoke all on function pgwake.snooze_job from public;

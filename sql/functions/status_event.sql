@@ -12,5 +12,6 @@ as $$
   )::text
 $$;
 
-comment on function pgwake.status_event is 'The payload of a job_status_changed notification.';
+comment on function pgwake.status_event is
+  'The payload of a job_status_changed notification.';
 revoke all on function pgwake.status_event from public;

@@ -1,9 +1,11 @@
--- Finds running jobs whose lease has run out, whoever had them, and treats them as crashed; see crash_jobs.
+-- Finds running jobs whose lease has run out, whoever had them, and treats them as
+-- crashed; see crash_jobs.
 --
--- Rests on the job's own lease, never on a registry of workers. At most max_jobs a call. Returns how many it took, by
--- queue and kind. A job that can't be moved (a user's trigger raises) is left, with a warning, and does not stop the
--- others. Locks in id order, skips locked rows: one that is being ended can't be revived. Rides jobs_lease_idx, worker by
--- worker.
+-- Rests on the job's own lease, never on a registry of workers. At most max_jobs a
+-- call. Returns how many it took, by queue and kind. A job that can't be moved (a
+-- user's trigger raises) is left, with a warning, and does not stop the others. Locks
+-- in id order, skips locked rows: one that is being ended can't be revived. Rides
+-- jobs_lease_idx, worker by worker.
 create or replace function pgwake.sweep_expired_leases(max_jobs int default 1000)
 returns table (queue text, kind text, job_count bigint)
 language plpgsql volatile
@@ -67,5 +69,7 @@ begin
 end
 $$;
 
-comment on function pgwake.sweep_expired_leases is 'Treats running jobs whose lease has run out as crashed; returns how many, by queue and kind.';
+comment on function pgwake.sweep_expired_leases is
+  'Treats running jobs whose lease has run out as crashed; returns how many, by queue '
+  'and kind.';
 revoke all on function pgwake.sweep_expired_leases from public;

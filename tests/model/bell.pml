@@ -1,9 +1,9 @@
 /* The bell: no lost wake-up, checked in every order that the steps can take.
  *
- * One queue; W worker processes of S slots; T transactions of producers; FAULTS times a process is killed or gets stuck.
- * At any moment the outside world may stand still for ever (`still`): no handler returns, no transaction begins or ends.
- * Then the workers come to rest, and no job that could be claimed may be left while one of them has a free slot. There
- * are no polls and no timers here: a job is found by a notification or by a second look.
+ * One queue; W worker processes of S slots; T transactions of producers; FAULTS times a process is killed or stuck.
+ * At any moment the outside world may stand still for ever (`still`): no handler returns, no transaction begins or
+ * ends. Then the workers come to rest, and no job that could be claimed may be left while one of them has a free
+ * slot. There are no polls and no timers here: a job is found by a notification or by a second look.
  *
  * in the model          in PostgreSQL
  * jobs                  committed pending jobs that no transaction has locked
@@ -12,10 +12,10 @@
  * bell                  0, or 1 + the worker whose listener's session has the exclusive advisory lock
  * probes                momentary shared locks on it
  * open                  bit t: transaction t has RowExclusiveLock on pgwake.jobs or jobs_live, by pg_locks
- * rung, passed          bit w: worker w has been sent a ring, a baton, since it last cleared them. Commits deliver them at
- *                       once: coming later, they cause a look more, never one less
- * Transaction           inserts (lock; then the trigger's probe, a lock and an unlock), then commits or rolls back. Or: locks a
- *                       job, as cancel_job does, and rolls back, which tells nobody
+ * rung, passed          bit w: worker w has been sent a ring, a baton, since it last cleared them. Commits deliver
+ *                       them at once: coming later, they cause a look more, never one less
+ * Transaction           inserts (lock; then the trigger's probe, a lock and an unlock), then commits or rolls back.
+ *                       Or: locks a job, as cancel_job does, and rolls back, which tells nobody
  * Worker                each atomic is one effect on the server, and what the process makes of the answer
  *   look                clears the notifications, then claims: the rows get locked, and later the claim commits
  *   release, pass       pg_advisory_unlock; after it pg_notify of the baton's channel
@@ -24,8 +24,8 @@
  *   end_asleep          sleeps with the bell, heeds only rings, and takes second looks
  *   end_busy            all slots are taken
  *   end_away            stuck, draining or cut off from its listener's session: the bell has been released for it
- * Supervisor            after a kill: the server ends the process's sessions, its jobs are given back, the baton is passed;
- *                       each of it before, while or after the process that takes its place starts
+ * Supervisor            after a kill: the server ends the process's sessions, its jobs are given back, the baton is
+ *                       passed; each before, while or after the process that takes its place starts
  *
  * Nothing is lost by these: transactions begin in the order of their numbers, and faults befall worker 0.
  *

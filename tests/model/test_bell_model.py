@@ -63,6 +63,7 @@ def test_no_job_is_left_while_a_worker_sleeps(
         ("SECOND_LOOK", 0),
         ("LOOK_AFTER_LIST", 0),
         ("BATON", 0),
+        ("RELEASE_FIRST", 0),
         ("CLEAR_FIRST", 0),
         ("DOUBT", 0),
         ("SEES_LOCKED", 0),

@@ -132,19 +132,20 @@ class Page(NamedTuple):
     text: str
 
 
+def fetch_blocking(port: int, path: str) -> Page:
+    """Ask a worker by HTTP, and block the loop meanwhile."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return Page(answer.status, answer.read().decode())
+    finally:
+        connection.close()
+
+
 async def fetch(port: int, path: str) -> Page:
     """Ask a worker by HTTP."""
-
-    def ask() -> Page:
-        connection = HTTPConnection("127.0.0.1", port, timeout=10)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return Page(answer.status, answer.read().decode())
-        finally:
-            connection.close()
-
-    return await asyncio.to_thread(ask)
+    return await asyncio.to_thread(fetch_blocking, port, path)
 
 
 class Diary:

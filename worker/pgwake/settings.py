@@ -1,6 +1,7 @@
 """Settings: from flags, PGWAKE_* variables and .env, in that order; built once."""
 
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AliasChoices,
@@ -96,6 +97,16 @@ class Settings(BaseSettings):
         "one. Failures are always logged",
     )
 
+    @field_validator("database_url", "listen_url")
+    @classmethod
+    def _check_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not _is_url(value.get_secret_value()):
+            raise ValueError(
+                "must be a URL such as postgresql://user:password@host:5432/name, with "
+                "special characters of the password as %40 and the like"
+            )
+        return value
+
     @field_validator("imports", "queues", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
@@ -185,6 +196,17 @@ def parse_queue(word: str) -> tuple[str, int]:
     if not 1 <= int(digits) <= 10_000:
         raise ValueError(f"{word!r}: a queue has 1 to 10000 slots")
     return name, int(digits)
+
+
+def _is_url(text: str) -> bool:
+    """Whether it can be a database's URL; several hosts are allowed."""
+    try:
+        parts = urlsplit(text)
+        hosts = parts.netloc.rpartition("@")[2].split(",")
+        ports = [urlsplit(f"//{host}").port for host in hosts]
+    except ValueError:
+        return False
+    return parts.scheme in ("postgresql", "postgres") and 0 not in ports
 
 
 def _problem(item: Any, flags: dict[str, Any]) -> str:

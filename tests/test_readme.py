@@ -27,6 +27,18 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), target
 
 
+def test_tests_that_a_readme_names_exist() -> None:
+    names = re.compile(r"\bdef (test_\w+)")
+    there = {
+        name
+        for path in (CHECKOUT / "tests").rglob("test_*.py")
+        for name in names.findall(path.read_text())
+    }
+    for path in READMES:
+        named = set(re.findall(r"`(test_\w+)`", path.read_text()))
+        assert named <= there, named - there
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("path", READMES, ids=IDS)
 def test_examples_print_what_is_shown(

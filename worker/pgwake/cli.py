@@ -58,7 +58,8 @@ def main() -> None:
         _fail(str(error), 1)
     except asyncpg.PostgresError as error:
         hint = f"\n{error.hint}" if getattr(error, "hint", None) else ""
-        _fail(f"{error.message} ({error.sqlstate}){hint}", 1)
+        # No message of the server's: the driver has refused an argument.
+        _fail(f"{error.message or error} ({error.sqlstate}){hint}", 1)
     except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
         reason = str(error) or type(error).__name__
         _fail(f"the database can't be reached: {reason}", 1)

@@ -107,24 +107,31 @@ def database(
 ) -> Iterator[str]:
     """The URL of the test's own database, as its owner, who is no superuser."""
     name = f"pgwake_test_{next(_serial)}"
-    # Copied as files: with fsync off four times as fast as through the WAL.
+    # Copied as files (before 15 always): with fsync off four times as fast as by WAL.
+    strategy = "strategy file_copy" if admin.info.server_version >= 150000 else ""
     admin.execute(
-        f"create database {name} template {template} owner {OWNER} strategy file_copy"
+        f"create database {name} template {template} owner {OWNER} {strategy}"
     )
     yield database_url(server, name)
-    _forget_prepared_transactions(server, name)
+    _forget_prepared_transactions(server, admin, name)
     admin.execute(f"drop database {name} with (force)")
 
 
-def _forget_prepared_transactions(server: EmbeddedServer, database: str) -> None:
+def _forget_prepared_transactions(
+    server: EmbeddedServer, admin: psycopg.Connection, database: str
+) -> None:
     """Roll back what would keep the database from being dropped."""
+    rollbacks = admin.execute(
+        "select format('rollback prepared %%L', gid) from pg_prepared_xacts"
+        " where database = %s",
+        [database],
+    ).fetchall()
+    if not rollbacks:
+        return
+    # Only a session of the same database may.
     url = database_url(server, database, role="postgres")
     with psycopg.connect(url, autocommit=True) as connection:
-        rows = connection.execute(
-            "select format('rollback prepared %L', gid) from pg_prepared_xacts"
-            " where database = current_database()"
-        )
-        for (rollback,) in rows.fetchall():
+        for (rollback,) in rollbacks:
             connection.execute(rollback)
 
 

@@ -43,7 +43,7 @@ def assert_nothing_found(report: str) -> None:
 @pytest.mark.parametrize(
     "sizes",
     [
-        {"W": 2, "S": 1, "T": 2, "FAULTS": 1},
+        {"W": 2, "S": 1, "T": 2, "FAULTS": 2},
         {"W": 2, "S": 2, "T": 2, "FAULTS": 1},
         {"W": 2, "S": 1, "T": 3},
         {"W": 3, "S": 1, "T": 2},

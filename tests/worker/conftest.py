@@ -1,7 +1,9 @@
 """Worker processes, each started by a test and gone when it ends."""
 
+import asyncio
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,14 @@ from typing import Any
 import pytest
 
 from support import Connect, Connection
-from worker.helpers import Diary, StartProcess, WorkerProcess
+from worker.processes import (
+    Answer,
+    Diary,
+    Pgwake,
+    StartProcess,
+    WorkerProcess,
+    clean_environment,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -101,3 +110,25 @@ async def start_application(start_process: StartProcess, database: str) -> Start
         return process
 
     return start
+
+
+@pytest.fixture
+def pgwake(database: str, tmp_path: Path) -> Pgwake:
+    """Run `python -m pgwake` on the test's database, to its end."""
+
+    async def run(*arguments: str, stdin: str = "", **variables: str) -> Answer:
+        environment = {"PGWAKE_DATABASE_URL": database, **variables}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "pgwake"),
+            *arguments,
+            cwd=tmp_path,
+            env=clean_environment(environment),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate(stdin.encode())
+        assert process.returncode is not None
+        return Answer(process.returncode, output.decode(), errors.decode())
+
+    return run

@@ -6,15 +6,8 @@ import threading
 from pgwake import Job, Registry
 from sql.helpers import call, insert
 from support import Connection
-from worker.helpers import (
-    Diary,
-    Samples,
-    StartProcess,
-    embedded,
-    ended,
-    in_status,
-    reasons,
-)
+from worker.helpers import Samples, embedded, ended, in_status, reasons
+from worker.processes import Diary, StartProcess
 
 
 async def test_a_running_job_is_cancelled(

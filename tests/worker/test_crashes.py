@@ -10,17 +10,8 @@ import pytest
 from pgwake.names import new_worker_name
 from sql.helpers import insert, set_queue
 from support import Connection, free_port, wait_for
-from worker.helpers import (
-    Diary,
-    Samples,
-    StartProcess,
-    all_ended,
-    ended,
-    fetch,
-    gone,
-    in_status,
-    reasons,
-)
+from worker.helpers import Samples, all_ended, ended, fetch, in_status, reasons
+from worker.processes import Diary, StartProcess, gone
 
 
 @pytest.mark.timeout(90)

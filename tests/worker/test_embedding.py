@@ -10,24 +10,7 @@ import pytest
 from pgwake import ConfigurationError, Registry, Worker
 from sql.helpers import insert, job
 from support import Connection, free_port, wait_for
-from worker.helpers import (
-    all_ended,
-    embedded,
-    ended,
-    fetch,
-    in_status,
-    sessions,
-    settings,
-)
-
-
-def quick() -> Registry:
-    registry = Registry()
-
-    @registry.job("quick")
-    async def quick() -> None: ...
-
-    return registry
+from worker.helpers import all_ended, embedded, ended, fetch, quick, sessions, settings
 
 
 async def left_nothing(connection: Connection) -> None:
@@ -176,91 +159,6 @@ async def test_two_workers_in_one_process_share_nothing(
     assert sorted(ran) == sorted((name, w.name) for name, w in workers.items())
     assert 'kind="red"' in pages["red"]
     assert 'kind="red"' not in pages["blue"]
-
-
-async def test_a_worker_without_queues_works_on_those_of_its_handlers(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-
-    @registry.job("a", queue="here")
-    async def run_here() -> None: ...
-
-    @registry.job("b", queue="there")
-    async def run_there() -> None: ...
-
-    ids = [
-        await insert(connection, "b", queue="here"),
-        await insert(connection, "a", queue="there"),
-    ]
-    other = await insert(connection, "a")
-    async with embedded(database, registry) as worker:
-        assert worker.queues == {"here": 10, "there": 10}
-        for job_id in ids:
-            await ended(connection, job_id)
-
-    assert (await job(connection, other))["status"] == "pending"
-
-
-async def test_no_more_jobs_run_at_once_than_there_are_slots(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-    running, most = 0, 0
-
-    @registry.job("count")
-    async def count() -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.01)
-        running -= 1
-
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'count' from generate_series(1, 100)"
-    )
-    async with embedded(database, registry, queues="default:7"):
-        await all_ended(connection)
-
-    assert most == 7
-
-
-async def test_plain_handlers_run_beside_each_other_in_every_slot(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-    meeting = threading.Barrier(12, timeout=15)
-
-    @registry.job("meet")
-    def meet() -> None:
-        meeting.wait()
-
-    ids = [await insert(connection, "meet") for _ in range(12)]
-    async with embedded(database, registry, queues="default:12"):
-        for job_id in ids:
-            assert (await ended(connection, job_id))["status"] == "completed"
-
-
-async def test_a_slow_queue_does_not_hold_up_another(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-    go = asyncio.Event()
-
-    @registry.job("slow", queue="slow")
-    async def slow() -> None:
-        await go.wait()
-
-    @registry.job("quick", queue="quick")
-    async def quick() -> None: ...
-
-    ids = [await insert(connection, "slow", queue="slow") for _ in range(50)]
-    async with embedded(database, registry, queues="slow:2,quick:1"):
-        for _ in range(3):
-            await ended(connection, await insert(connection, "quick", queue="quick"))
-        assert (await in_status(connection, ids[-1], "pending"))["attempt"] == 0
-        go.set()
-        await all_ended(connection)
 
 
 def test_settings_are_built_once_and_never_changed(database: str) -> None:

@@ -12,14 +12,8 @@ from pgwake import Registry
 from pgwake.embedded import EmbeddedServer
 from sql.helpers import insert
 from support import Connection, free_port, wait_for
-from worker.helpers import (
-    Diary,
-    StartProcess,
-    embedded,
-    ended,
-    fetch,
-    fetch_blocking,
-)
+from worker.helpers import embedded, ended, fetch, fetch_blocking, quick
+from worker.processes import Diary, StartProcess
 
 
 async def answers(port: int, path: str, status: int) -> list[str]:
@@ -34,15 +28,6 @@ async def answers(port: int, path: str, status: int) -> list[str]:
     await wait_for(has_it, 30)
     problems: list[str] = json.loads((await fetch(port, path)).text)["problems"]
     return problems
-
-
-def quick() -> Registry:
-    registry = Registry()
-
-    @registry.job("quick")
-    async def quick() -> None: ...
-
-    return registry
 
 
 async def test_a_worker_that_works_is_healthy_and_ready(database: str) -> None:

@@ -12,7 +12,8 @@ from pgwake.job import Job
 from pgwake.joblog import JobLog
 from sql.helpers import call, insert
 from support import Connection
-from worker.helpers import StartProcess, all_ended, ended, settings
+from worker.helpers import all_ended, ended, settings
+from worker.processes import StartProcess
 
 CANARY = "canary-7f3a"
 

@@ -10,14 +10,8 @@ from pgwake import Registry, Worker
 from pgwake.metrics import Metrics
 from sql.helpers import insert, set_queue
 from support import Connection, free_port, wait_for
-from worker.helpers import (
-    Samples,
-    StartProcess,
-    embedded,
-    ended,
-    fetch,
-    in_status,
-)
+from worker.helpers import Samples, embedded, ended, fetch, in_status
+from worker.processes import StartProcess
 
 
 def seen(worker: Worker) -> Samples:

@@ -5,14 +5,8 @@ import asyncio
 from pgwake import Registry
 from sql.helpers import insert
 from support import Connection, wait_for
-from worker.helpers import (
-    Diary,
-    StartProcess,
-    all_ended,
-    embedded,
-    ended,
-    in_status,
-)
+from worker.helpers import all_ended, embedded, ended, in_status
+from worker.processes import Diary, StartProcess
 
 
 def waiting() -> tuple[Registry, asyncio.Event]:

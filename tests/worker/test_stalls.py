@@ -10,17 +10,8 @@ import pytest
 from pgwake import Job, Registry
 from sql.helpers import insert, job
 from support import Connection, wait_for
-from worker.helpers import (
-    Diary,
-    StartProcess,
-    all_ended,
-    embedded,
-    ended,
-    gone,
-    in_status,
-    is_alive,
-    reasons,
-)
+from worker.helpers import all_ended, embedded, ended, in_status, reasons
+from worker.processes import Diary, StartProcess, gone, is_alive
 
 
 async def test_a_process_that_is_stopped_is_killed_and_its_jobs_given_back(

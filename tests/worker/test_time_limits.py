@@ -9,16 +9,8 @@ from datetime import datetime, timedelta
 from pgwake import Job, Registry
 from sql.helpers import insert, job, set_queue
 from support import Connection, wait_for
-from worker.helpers import (
-    Diary,
-    Samples,
-    StartProcess,
-    clock,
-    embedded,
-    ended,
-    gone,
-    reasons,
-)
+from worker.helpers import Samples, clock, embedded, ended, reasons
+from worker.processes import Diary, StartProcess, gone
 
 
 def sleeper(max_attempts: int) -> Registry:

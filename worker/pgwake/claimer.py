@@ -112,14 +112,12 @@ class Claimer:
                     suspects=suspects,
                 )
             )
-        except (asyncpg.PostgresError, OverflowError) as error:
-            # OverflowError: a job was created beyond Python's calendar. Its claim runs
-            # out, and in the end it is failed as one that crashes.
+        except asyncpg.PostgresError as error:
             log.error(
                 "claim refused",
                 queue=self.feed.queue,
                 error=describe(error),
-                hint=getattr(error, "hint", None),
+                hint=error.hint,
             )
             return None
         self._metrics.claim_seconds.observe(monotonic() - started)

@@ -126,12 +126,14 @@ def enqueue(
         str, typer.Argument(help="A JSON object, or - to read it from standard input.")
     ] = "{}",
     queue_name: Annotated[str, typer.Option("--queue")] = "default",
-    priority: Annotated[int, typer.Option(help="-100 to 100; higher first.")] = 0,
+    priority: Annotated[
+        int, typer.Option(min=-100, max=100, help="-100 to 100; higher first.")
+    ] = 0,
     delay: Annotated[float | None, typer.Option(help="Seconds from now.")] = None,
     run_at: Annotated[
         str | None, typer.Option(help="ISO 8601 with an offset: 2027-01-31T08:00+01:00")
     ] = None,
-    max_attempts: Annotated[int | None, typer.Option()] = None,
+    max_attempts: Annotated[int | None, typer.Option(min=1, max=10_000)] = None,
     unique_key: Annotated[
         str | None, typer.Option(help="Unique with the kind among live jobs.")
     ] = None,

@@ -122,12 +122,9 @@ class Job:
     def queue_seconds(self) -> float:
         """Seconds from being due to being claimed, by the database's clock."""
         due = self.created_at
-        try:
-            if self._options and (run_at := self.options.get("run_at")):
-                due = datetime.fromisoformat(run_at)
-            return max((self.claimed_at - due).total_seconds(), 0.0)
-        except (TypeError, ValueError):  # due since before Christ, or since infinity
-            return 0.0
+        if self._options and (run_at := self.options.get("run_at")):
+            due = datetime.fromisoformat(run_at)
+        return max((self.claimed_at - due).total_seconds(), 0.0)
 
     @property
     def should_stop(self) -> bool:

@@ -14,7 +14,6 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 SCHEMA_VERSION = 1
 CHANNEL = "pgwake"
 
-# The time to the next job in seconds, since it may lie beyond Python's calendar.
 _CLAIM_BATCH = """
 select b.jobs, extract(epoch from b.next_run_at - b.claimed_at)::float8, b.claimed_at
 from pgwake.claim_batch($1, $2, $3, $4, suspects => $5) as b

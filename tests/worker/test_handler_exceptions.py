@@ -123,6 +123,31 @@ async def test_a_handler_that_cancels_its_own_task_costs_no_slot(
     assert len({row["status"] for row in rows}) == 1
 
 
+async def test_a_handler_that_cancels_its_own_task_leaves_nothing_to_the_next(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+    registry.job("cancel", max_attempts=1)(cancel_itself)
+
+    @registry.job("group")
+    async def group() -> str:
+        async def fail() -> None:
+            raise ValueError
+
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(fail())
+                await asyncio.sleep(3600)
+        return "caught"
+
+    await insert(connection, "cancel")
+    job_id = await insert(connection, "group", max_attempts=1)
+    async with embedded(database, registry, queues="default:1"):  # on the same task
+        row = await ended(connection, job_id)
+
+    assert (row["status"], row["result"]) == ("completed", "caught")
+
+
 async def test_a_handler_that_swallows_its_time_out_is_not_done(
     connection: Connection, database: str
 ) -> None:

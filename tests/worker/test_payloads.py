@@ -152,3 +152,19 @@ async def test_a_failed_attempt_names_the_worker_and_where_it_was(
     assert "test_payloads.py" in error["message"]
     assert "/pgwake/" not in error["message"]
     assert reasons(row) == ["failed"]
+
+
+async def test_a_payload_of_one_mebibyte_reaches_its_handler(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+
+    @registry.job("measure")
+    async def measure(text: str) -> int:
+        return len(text)
+
+    job_id = await insert(connection, "measure", payload={"text": "x" * 1_048_000})
+    async with embedded(database, registry):
+        row = await ended(connection, job_id)
+
+    assert (row["status"], row["result"]) == ("completed", 1_048_000)

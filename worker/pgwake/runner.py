@@ -20,8 +20,6 @@ from pgwake.registry import Handler, Registry
 
 log = structlog.get_logger()
 
-CLOSE_SECONDS = 1.0  # that a cancelled slot may take to end
-
 
 class Runner:
     """Runs handlers in the slots of every queue.
@@ -59,15 +57,15 @@ class Runner:
             log.error("slot broken by a handler, replaced", queue=feed.queue)
             self._open_slot(feed)
 
-    async def close(self) -> None:
-        """End the slots; jobs whose handlers hold on even now are left behind."""
+    async def close(self, seconds: float) -> None:
+        """End the slots; jobs whose handlers hold on for so long are left behind."""
         self._is_closing = True
         if self.running:
             log.warning("jobs abandoned", jobs=sorted(job.id for job in self.running))
         for slot in self._slots:
             slot.cancel()
         if self._slots:
-            await asyncio.wait(self._slots, timeout=CLOSE_SECONDS)
+            await asyncio.wait(self._slots, timeout=seconds)
 
     async def _slot(self, feed: Feed) -> None:
         """Run one job after the other until the feed is closed."""

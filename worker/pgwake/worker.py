@@ -30,6 +30,7 @@ from pgwake.upkeep import Upkeep
 log = structlog.get_logger()
 
 CLAIM_DEADLINE = 2.0  # seconds that a claim may take that is under way at the stop
+CLOSE_SECONDS = 1.0  # that a cancelled handler may take to end
 FLUSH_DEADLINE = 10.0  # seconds that the last ends may take to be written
 
 
@@ -208,7 +209,9 @@ class Worker:
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await runner.close()
+                # Jobs that were abandoned may run elsewhere by now: a supervised
+                # process ends at once, and their threads with it.
+                await runner.close(0.0 if self._supervised else CLOSE_SECONDS)
                 await lifeline.stop()
             threads.shutdown(wait=False, cancel_futures=True)
             job_log.summarise()

@@ -1,7 +1,7 @@
 """The database beside its model: what the rules of test_state_machine.py stand on."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 import psycopg
@@ -10,19 +10,25 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from sql.model import LIVE, Job
 
+INSERT = """
+insert into pgwake.jobs
+  (kind, queue, attempt, max_attempts, crash_count, bounce_count, unique_key)
+values ('k', %s, %s, %s, %s, %s, %s) returning id
+"""
 ROWS = """
 select id, queue, priority, status, attempt, crash_count, bounce_count, unique_key,
   round(extract(epoch from run_at - now()), 3)::float8, lease_id,
   round(extract(epoch from lease_expires_at - now()), 3)::float8,
   cancel_requested_at is not null, coalesce(jsonb_array_length(errors), 0)
-from pgwake.jobs where status <> 'waiting' order by id
+from pgwake.jobs order by id
 """
 
 
 class Comparison(RuleBasedStateMachine):
     """One transaction an example: its clock stands still but for the offset."""
 
-    connection: psycopg.Connection
+    connection: ClassVar[psycopg.Connection]
+    seen: ClassVar[Counter[str]]  # what happened in all examples
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,12 +38,26 @@ class Comparison(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
+        """Some jobs that have been through something already."""
         self.connection.execute("begin")
-        for queue in ("q1", "q2"):
+        for queue, key in (("q1", "a"), ("q2", "b")):
             self.connection.execute(
                 "insert into pgwake.queues (name, backoff_cap) values (%s, '0')",
                 [queue],
             )
+            for crash_count in range(5):
+                self.insert(Job(0, queue, 0, 0, None, None, crash_count=crash_count))
+            self.insert(Job(0, queue, 0, 0, 2, None, attempt=1, bounce_count=18))
+            self.insert(Job(0, queue, 0, 0, None, key))
+
+    def insert(self, job: Job) -> None:
+        counts = (job.attempt, job.max_attempts, job.crash_count, job.bounce_count)
+        job.id = self.one(INSERT, job.queue, *counts, job.unique_key)
+        self.add(job)
+
+    def add(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self.totals["enqueued"] += 1
 
     def teardown(self) -> None:
         self.connection.rollback()
@@ -56,19 +76,29 @@ class Comparison(RuleBasedStateMachine):
             return error.sqlstate
         return None
 
-    def pick(self, number: int) -> Job:
-        return list(self.jobs.values())[number % len(self.jobs)]
+    def pick(self, number: int, *states: str) -> Job:
+        """One of the jobs; mostly one in one of these states, if there is any."""
+        jobs = list(self.jobs.values())
+        fitting = [job for job in jobs if job.status in states]
+        if fitting and number % 5:
+            jobs = fitting
+        return jobs[number // 5 % len(jobs)]
 
     def pick_lease(self, job: Job, number: int) -> UUID:
-        leases = [*([job.lease] * 3 if job.lease else []), *job.past_leases, uuid4()]
-        return leases[number % len(leases)]
+        """Mostly the present lease; now and then an old one, or a stranger's."""
+        if job.lease and number % 5:
+            return job.lease
+        leases = [*job.past_leases, uuid4()]
+        return leases[number // 5 % len(leases)]
 
     def live_with_key(self, key: str | None) -> Job | None:
         same = [j for j in self.jobs.values() if j.unique_key == key and key]
         return next((j for j in same if j.status in LIVE), None)
 
-    def ended(self, before: str, job: Job) -> None:
-        if before != job.status:
+    def move(self, job: Job, before: str, outcome: str) -> None:
+        """Count what became of a job."""
+        self.seen[outcome] += 1
+        if before in LIVE and job.status not in LIVE:
             self.totals[job.status] += 1
 
     @invariant()
@@ -79,6 +109,7 @@ class Comparison(RuleBasedStateMachine):
                 *(job.id, job.queue, job.priority, job.status, job.attempt),
                 *(job.crash_count, job.bounce_count, job.unique_key),
                 pytest.approx(job.run_at),
+                # a forced end has a lease that nobody knows
                 *((job.lease,) if job.status in LIVE else (row[9],)),
                 job.lease_expires_at if job.status == "running" else None,
                 *(job.is_cancel_requested, job.error_count),

@@ -37,6 +37,10 @@ class Job:
         return (-self.priority, self.run_at, self.id)
 
     @property
+    def is_live(self) -> bool:
+        return self.status in LIVE
+
+    @property
     def attempts_are_used_up(self) -> bool:
         return self.attempt >= (self.max_attempts or MAX_ATTEMPTS)
 

@@ -29,7 +29,7 @@ async def test_a_running_job_is_cancelled(
         await in_status(connection, job_id, "running")
         assert await call(connection, "cancel_job", job_id=job_id) == "cancel_requested"
         row = await ended(connection, job_id)
-        samples = Samples(worker.metrics.render())
+    samples = Samples(worker.metrics.render())
 
     assert row["status"] == "cancelled"
     assert row["cancel_requested_at"] is not None

@@ -127,7 +127,7 @@ async def test_a_lease_in_flight_is_not_mistaken_for_a_lost_one(
     )
     async with embedded(database, registry, lease=1, queues="default:50") as worker:
         await all_ended(connection)
-        text = worker.metrics.render().decode()
+    text = worker.metrics.render().decode()
 
     assert "pgwake_leases_lost_total{" not in text
 

@@ -90,9 +90,11 @@ async def test_slots_show_how_many_there_are_and_how_many_are_busy(
     async with embedded(database, registry, queues="default:7") as worker:
         for job_id in ids:
             await in_status(connection, job_id, "running")
-        samples = seen(worker)
-        assert samples.total("pgwake_slots", queue="default") == 7
-        assert samples.total("pgwake_slots_busy", queue="default") == 2
+        labels = {"queue": "default"}
+        samples = await shown(
+            worker, lambda s: s.total("pgwake_slots_busy", **labels) == 2
+        )
+        assert samples.total("pgwake_slots", **labels) == 7
         go.set()
         for job_id in ids:
             await ended(connection, job_id)
@@ -174,13 +176,16 @@ async def test_a_worker_process_serves_its_metrics(
     port = free_port()
     await start_worker(http_port=port, processes=2)
     await ended(connection, await insert(connection, "noop"))
-    pages = [await fetch(port + n, "/metrics") for n in range(2)]
+    pages: list[Samples] = []
 
-    assert [page.status for page in pages] == [200, 200]
-    both = [Samples(page.text) for page in pages]
-    assert sum(page.total("pgwake_jobs_completed", kind="noop") for page in both) == 1
-    for page in both:
-        assert page.total("pgwake_listener_up") == 1
+    async def both_show_it() -> bool:
+        pages[:] = [Samples((await fetch(port + n, "/metrics")).text) for n in range(2)]
+        completed = [p.total("pgwake_jobs_completed", kind="noop") for p in pages]
+        listening = [p.total("pgwake_listener_up") for p in pages]
+        return sorted(completed) == [0, 1] and listening == [1, 1]
+
+    await wait_for(both_show_it)
+    for page in pages:
         # What a process costs its machine, by the names that everybody knows.
         assert page.total("process_resident_memory_bytes") > 0
 

@@ -30,7 +30,7 @@ async def test_a_job_over_its_time_limit_is_a_dead_letter_after_its_last_attempt
     job_id = await insert(connection, "sleep")
     async with embedded(database, sleeper(max_attempts=3)) as worker:
         row = await ended(connection, job_id)
-        samples = Samples(worker.metrics.render())
+    samples = Samples(worker.metrics.render())
 
     assert (row["status"], row["attempt"]) == ("failed", 3)
     assert reasons(row) == ["timeout"] * 3

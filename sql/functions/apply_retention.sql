@@ -13,6 +13,7 @@ returns int
 language plpgsql volatile
 set search_path = ''
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_now timestamptz := pgwake.now();

@@ -11,6 +11,7 @@ language plpgsql volatile
 set search_path = ''
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_job pgwake.jobs_live;

@@ -29,6 +29,7 @@ language plpgsql volatile
 set search_path = ''
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare

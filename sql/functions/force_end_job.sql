@@ -6,6 +6,7 @@ language plpgsql volatile
 set search_path = ''
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 begin
   if coalesce(force_end_job.reason, '') = '' then

@@ -6,6 +6,7 @@ language plpgsql stable
 set search_path = ''
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_job jsonb;

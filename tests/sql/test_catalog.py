@@ -158,6 +158,19 @@ async def test_every_function_but_the_clock_pins_its_search_path(
     assert unpinned == ["now"]  # it has to be put inline
 
 
+async def test_no_function_lets_a_forbidden_scan_look_dear_enough_to_compile(
+    connection: Connection,
+) -> None:
+    # A table without an index costs 10^10 then, before PostgreSQL 18: far above what
+    # JIT starts at, and each call would take 40 ms.
+    compiled = await names(
+        connection,
+        f"select proname from pg_proc where {OWN}"
+        " and proconfig @> '{enable_seqscan=off}' and not proconfig @> '{jit=off}'",
+    )
+    assert compiled == []
+
+
 async def test_every_function_runs_as_its_caller(connection: Connection) -> None:
     query = f"select proname from pg_proc where {OWN} and prosecdef"
     assert await names(connection, query) == []

@@ -31,6 +31,7 @@ class Lifeline:
         finisher: Whose ends are written when the process has to be ended.
         metrics: What HTTP shows.
         wake: Called on the main loop with a queue's name, or None for all.
+        stop_claiming: Called on the main loop before the process has to be ended.
         beat_fd: Where to write the beat for the supervisor; None: there is none. Then
             the process is somebody else's, and is not ended over a job.
         http_port: Where to serve; 0: nowhere.
@@ -46,6 +47,7 @@ class Lifeline:
         finisher: Finisher,
         metrics: Metrics,
         wake: Callable[[str | None], None],
+        stop_claiming: Callable[[], None],
         beat_fd: int | None,
         http_port: int,
     ) -> None:
@@ -76,6 +78,7 @@ class Lifeline:
             metrics=metrics,
             health=self.health,
             tell_main=self._tell_main,
+            stop_claiming=stop_claiming,
             cancel_grace=settings.cancel_grace,
             exit_seconds=settings.query_timeout,
             may_exit=beat_fd is not None,

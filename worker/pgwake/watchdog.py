@@ -41,6 +41,7 @@ class Watchdog:
         metrics: Where the lag is shown.
         health: Where it is shown too.
         tell_main: Calls a function on the main loop.
+        stop_claiming: Stops the claims; for the main loop to call.
         cancel_grace: Seconds that a job which is to stop may take.
         exit_seconds: How long the last statements may take when the process is ended.
         may_exit: End the process over a job that can't be stopped. An embedded worker
@@ -57,6 +58,7 @@ class Watchdog:
         metrics: Metrics,
         health: Health,
         tell_main: Callable[..., None],
+        stop_claiming: Callable[[], None],
         cancel_grace: float,
         exit_seconds: float,
         may_exit: bool,
@@ -68,6 +70,7 @@ class Watchdog:
         self._metrics = metrics
         self._health = health
         self._tell_main = tell_main
+        self._stop_claiming = stop_claiming
         self._cancel_grace = cancel_grace
         self._exit_seconds = exit_seconds
         self._may_exit = may_exit
@@ -170,17 +173,27 @@ class Watchdog:
         ]
         try:
             async with asyncio.timeout(self._exit_seconds):
+                await self._claims_have_stopped()
+                unstarted = [job for feed in self._feeds for job in feed.take_back()]
                 if failures:
                     await self._session.call(
                         lambda connection: queue.fail_jobs(connection, failures)
                     )
                 await self._finisher.heir(self._session).write_all()
-                others = self._holdings - hung
-                begun = [job for job in others if job.started_at is not None]
-                await self._give_back(begun, "shutdown")
-                await self._give_back([*others.difference(begun)], "unstarted")
+                await self._give_back(unstarted, "unstarted")
+                await self._give_back([*(self._holdings - hung)], "shutdown")
         finally:
             os._exit(code)
+
+    async def _claims_have_stopped(self) -> None:
+        """Keep a main loop that is alive from claiming what is about to go back."""
+        answered = asyncio.Event()
+        here = asyncio.get_running_loop()
+        self._tell_main(self._stop_claiming)
+        self._tell_main(here.call_soon_threadsafe, answered.set)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAG_SECONDS):
+                await answered.wait()
 
     async def _give_back(self, jobs: Sequence[Job], reason: str) -> None:
         if not jobs:

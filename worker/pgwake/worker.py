@@ -156,6 +156,11 @@ class Worker:
                 if name is None or claimer.feed.queue == name:
                     claimer.wake()
 
+        def stop_claiming() -> None:
+            quarantine.stop()
+            for claimer in claimers:
+                claimer.stop()
+
         self._lifeline = lifeline = Lifeline(
             settings,
             names.application_name(self.name),
@@ -164,6 +169,7 @@ class Worker:
             finisher=finisher,
             metrics=self.metrics,
             wake=wake,
+            stop_claiming=stop_claiming,
             beat_fd=self._beat_fd,
             http_port=self._http_port,
         )
@@ -200,9 +206,7 @@ class Worker:
                     self._ready.set()
                     await self._stopping.wait()
                     lifeline.health.is_draining = True
-                    quarantine.stop()
-                    for claimer in claimers:
-                        claimer.stop()
+                    stop_claiming()
                     deadline = anyio.current_time() + CLAIM_DEADLINE
                     claiming.cancel_scope.deadline = deadline
                 await self._drain(feeds, finisher, runner)

@@ -201,7 +201,7 @@ class Machine(Comparison):
         self.one("select pgwake.maintain('fold') || pgwake.maintain('retention')")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(360)  # only a failure takes so long: to be shrunk
 def test_any_order_of_calls_does_what_the_model_says(
     database: str, pytestconfig: pytest.Config
 ) -> None:

@@ -323,7 +323,7 @@ def import_handlers(modules: tuple[str, ...]) -> None:
     """Import the modules that register handlers.
 
     Raises:
-        ConfigurationError: One can't be found or raises.
+        ConfigurationError: One can't be found. What else it raises is raised.
     """
     for module in modules:
         try:

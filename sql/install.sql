@@ -24,7 +24,12 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/append_error.sql
 \ir functions/status_event.sql
 \ir functions/watched_queues.sql
+\ir functions/bell_key.sql
 \ir functions/ring.sql
+\ir functions/pass_baton.sql
+\ir functions/park.sql
+\ir functions/unpark.sql
+\ir functions/open_writers.sql
 \ir functions/announce.sql
 \ir functions/check_leases.sql
 \ir functions/lease_outcome.sql

@@ -34,7 +34,7 @@
 -- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Sweep, renewal and give-back skip
 --          locked rows: whoever holds one is ending it. Claims skip locked rows. So no two statements can deadlock.
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
---          4 analyze.
+--          4 analyze. A queue's bell is a session-level one, with a key of 64 bits: bell_key(queue).
 --
 -- Errors   PW001 no such job         PW002 lease lost          PW003 invalid argument
 --          PW004 schema mismatch     PW005 duplicate unique key
@@ -74,6 +74,7 @@ create table if not exists pgwake.queues (
   backoff_cap          interval,                       -- default 1 hour
   retention_completed  interval,                       -- default 7 days, of cancelled ones too
   retention_failed     interval,                       -- default 90 days
+  wakeups              text not null default 'asleep', -- NOTIFY while somebody has the queue's bell, or always
   status_events        text not null default 'never',
 
   constraint queues_pkey primary key (name),
@@ -92,6 +93,7 @@ create table if not exists pgwake.queues (
     check (retention_completed between interval '0' and interval '10 years'),
   constraint queues_retention_failed_is_at_most_10_years
     check (retention_failed between interval '0' and interval '10 years'),
+  constraint queues_wakeups_is_known check (wakeups in ('asleep', 'always')),
   constraint queues_status_events_is_known check (status_events in ('always', 'never'))
 );
 

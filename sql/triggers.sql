@@ -38,6 +38,7 @@ language plpgsql
 set search_path = ''
 as $$
 begin
+  lock table pgwake.jobs_live in row exclusive mode;  -- seen by open_writers()
   perform pgwake.ring(coalesce(new.name, old.name));
   return null;
 end

@@ -1,20 +1,33 @@
--- Wakes the workers of a queue when the transaction commits: NOTIFY on channel pgwake,
--- the queue's name as payload.
+-- Wakes who sleeps on a queue when the transaction commits: NOTIFY on channel pgwake,
+-- the queue's name as payload. If nobody has the queue's bell, nobody sleeps, and none
+-- is sent: see park(). A queue with wakeups = 'always' sends it all the same.
 --
 -- set pgwake.notify = off silences it for a session, for producers that need two-phase
 -- commit; the workers' poll finds their jobs. Every way into pending calls this, due or
--- not, since a sleeper's timer may have to be set anew.
+-- not, since a sleeper's timer may have to be set anew. The caller has written to
+-- jobs_live, or has its lock in row exclusive mode: that comes before the probe, so
+-- that who takes the bell right after it sees this transaction in open_writers().
 create or replace function pgwake.ring(queue text)
 returns void
 language plpgsql volatile
 set search_path = ''
 as $$
+declare
+  v_key bigint := pgwake.bell_key(ring.queue);
 begin
-  if coalesce(nullif(current_setting('pgwake.notify', true), ''), 'on') <> 'off' then
-    perform pg_notify('pgwake', ring.queue);
+  if current_setting('pgwake.notify', true) = 'off' then
+    return;
   end if;
+  -- In one expression: between two statements a time-out would leave the lock held.
+  if pg_try_advisory_lock_shared(v_key) and pg_advisory_unlock_shared(v_key) then
+    perform from pgwake.queues as q where q.name = ring.queue and q.wakeups = 'always';
+    if not found then
+      return;
+    end if;
+  end if;
+  perform pg_notify('pgwake', ring.queue);
 end
 $$;
 
-comment on function pgwake.ring is 'Wakes the workers of a queue at commit.';
+comment on function pgwake.ring is 'Wakes who sleeps on a queue at commit.';
 revoke all on function pgwake.ring from public;

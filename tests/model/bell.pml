@@ -195,6 +195,7 @@ end_asleep:
     if
     :: atomic { rung & bit(w) -> let_go(); goto look }
     :: atomic { rung & bit(w) -> woken = true; goto look }
+    :: atomic { rung & bit(w) -> goto look }                /* and keeps the bell */
     :: atomic {
          has(SECOND_LOOK) && !listed -> listed = true; watched = open;
          if :: has(LOOK_AFTER_LIST) -> goto look :: else -> goto end_asleep fi

@@ -202,6 +202,14 @@ class Listener:
         await connection.add_listener(channel, listener._hear)
         return listener
 
+    @classmethod
+    async def with_bells(cls, connection: Connection, *queues: str) -> "Listener":
+        """Like a worker that sleeps on these queues."""
+        listener = await cls.start(connection)
+        for queue in queues:
+            assert await call(connection, "park", queue=queue)
+        return listener
+
     def _hear(
         self, _connection: object, _pid: int, _channel: str, payload: object
     ) -> None:

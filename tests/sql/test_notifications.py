@@ -1,4 +1,4 @@
-"""Channel pgwake: the queue's name, once a queue and statement, at commit."""
+"""Channel pgwake, while one sleeps: the queue's name, once a statement, at commit."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -27,7 +27,8 @@ from support import Connect, Connection
 
 @pytest.fixture
 async def listener(connect: Connect) -> Listener:
-    return await Listener.start(await connect())
+    queues = ("default", "q", "q0", "q1", "q2", "old", "new")
+    return await Listener.with_bells(await connect(), *queues)
 
 
 INSERTS = {
@@ -123,8 +124,9 @@ async def test_a_rollback_is_silent(connection: Connection, listener: Listener) 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_the_payload_is_the_very_name(
-    connection: Connection, listener: Listener, name: str
+    connection: Connection, connect: Connect, name: str
 ) -> None:
+    listener = await Listener.with_bells(await connect(), name)
     await insert(connection, queue=name)
 
     assert await listener.heard() == [name]

@@ -8,7 +8,7 @@ from support import Connect, Connection
 
 @pytest.fixture
 async def listener(connect: Connect) -> Listener:
-    return await Listener.start(await connect())
+    return await Listener.with_bells(await connect(), "default", "q")
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])

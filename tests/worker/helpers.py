@@ -134,13 +134,19 @@ def wakeups(worker: Worker, **labels: str) -> float:
 
 
 async def asleep(worker: Worker, queue: str = "default") -> None:
-    """Wait until a worker has looked at its queue for the last time, and sleeps.
+    """Wait until a worker has the bell, has looked for the last time, and sleeps.
 
-    It looks when it has started, and again when its listener is up.
+    It looks when it has started, when its listener is up, when it has the bell, and
+    when it has asked who writes; some of these fall together.
     """
+    seen: list[float] = []
 
     async def has_looked() -> bool:
-        return wakeups(worker, queue=queue) >= 1
+        lifeline = worker._lifeline
+        if lifeline is None or not lifeline._listener._bells[queue].is_quiet:
+            return False
+        seen.append(wakeups(worker, queue=queue))
+        return len(seen) > 10 and len(set(seen[-10:])) == 1
 
     await wait_for(has_looked)
 

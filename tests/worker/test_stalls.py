@@ -78,7 +78,7 @@ async def test_a_worker_that_comes_back_after_its_lease_is_refused_and_told(
     await diary.has(event="start", pid=first.pid)
     os.kill(first.pid, signal.SIGSTOP)
 
-    second = await start_application(lease=1)
+    second = await start_application(lease=1, poll_interval=0.5)
     await diary.has(event="start", pid=second.pid)
     taken = await job(connection, job_id)
     os.kill(first.pid, signal.SIGCONT)
@@ -106,7 +106,7 @@ async def test_an_end_that_comes_after_the_lease_is_refused_and_counted(
     job_id = await insert(connection, "block", payload={"seconds": 2})
     await diary.has(event="start", pid=first.pid)
     os.kill(first.pid, signal.SIGSTOP)
-    await start_application(lease=1)
+    await start_application(lease=1, poll_interval=0.5)
     row = await ended(connection, job_id)
     os.kill(first.pid, signal.SIGCONT)
     await diary.has(event="end", pid=first.pid)
@@ -130,7 +130,7 @@ async def test_a_worker_that_comes_back_starts_nothing_whose_lease_is_lost(
         "select count(*) from pgwake.jobs_live where status = 'running'"
     )
     assert held > 1, "nothing was claimed ahead"
-    await start_application(lease=1)
+    await start_application(lease=1, poll_interval=0.5)
     await all_ended(connection)
     before = len(diary.entries(event="start", pid=first.pid))
     os.kill(first.pid, signal.SIGCONT)

@@ -2,14 +2,16 @@
 
 import asyncio
 import random
+from collections import deque
+from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
-from typing import Literal
 
 import asyncpg
 import structlog
 
 from pgwake import queue
+from pgwake.bell import Cause, Role, Wish
 from pgwake.connection import Session, describe
 from pgwake.feed import Feed
 from pgwake.job import Job
@@ -17,14 +19,21 @@ from pgwake.metrics import Metrics
 
 log = structlog.get_logger()
 
-Cause = Literal["notify", "timer", "poll"]
-
 MAX_BATCH = 500
 # How far ahead of the slots a claim may reach, in seconds of work at the rate just
 # measured: several round trips of a fast queue, nothing at all of a slow one.
 PREFETCH_SECONDS = 0.025
 # After this long without a free slot, jobs that were claimed ahead are given back.
 HOARD_SECONDS = 1.0
+# So many notifications within so many seconds make a queue busy: to be woken by each
+# would cost its producers more than to look so often in vain costs us.
+BUSY_RINGS, BUSY_SECONDS = 8, 0.08
+NAP_SECONDS = 0.004
+MAX_EMPTY_NAPS = 4
+# A look that takes longer, for whatever reason, leaves waking up to others.
+SLOW_LOOK_SECONDS = 2.0
+STRANGER_SECONDS = 0.1  # that another has to take the bell, which may know the kind
+LOCKED_SECONDS = 0.005  # until the next look at due jobs that somebody has locked
 
 
 class Claimer:
@@ -39,6 +48,7 @@ class Claimer:
         holdings: The jobs that the process holds.
         metrics: Where to count.
         gate: Held while claiming; whoever holds it keeps all queues from claiming.
+        wish: Called with what it wants of the queue's bell.
     """
 
     def __init__(
@@ -52,6 +62,7 @@ class Claimer:
         holdings: set[Job],
         metrics: Metrics,
         gate: asyncio.Lock,
+        wish: Callable[[str, Wish], None],
     ) -> None:
         self.feed = feed
         self._session = session
@@ -61,13 +72,26 @@ class Claimer:
         self._holdings = holdings
         self._metrics = metrics
         self._gate = gate
+        self._tell_bell = wish
+        self._wish: Wish | None = None
+        self._role = Role.ALONE
+        self._rings: deque[float] = deque(maxlen=BUSY_RINGS)
+        self._naps = 0  # that may still be in vain; 0: sleeps
+        self._locked_since: float | None = None
         self._woken = asyncio.Event()
+        self._cause: Cause = "bell"
         self._claimed_at = monotonic()
         self._finished = 0
         self._stopping = False
 
-    def wake(self) -> None:
-        """Look at the queue now; on the loop's thread."""
+    def tell(self, role: Role, cause: Cause | None) -> None:
+        """Hear what it is while it sleeps, and why to look; on the loop's thread."""
+        self._role = role
+        if cause is None:
+            return
+        if cause == "notify":
+            self._rings.append(monotonic())
+        self._cause = cause
         self._woken.set()
 
     def stop(self) -> None:
@@ -75,6 +99,7 @@ class Claimer:
         self._stopping = True
         self._woken.set()
         self.feed.room.set()
+        self._want(Wish.WORK)
 
     async def run(self) -> None:
         """Claim until stopped."""
@@ -83,20 +108,31 @@ class Claimer:
             if self._stopping:
                 return
             self._woken.clear()  # before the look, so that no wake-up falls between
-            async with self._gate:
-                claim = await self._claim(count)
+            claim = await self._look(count)
             if claim is None:
-                await self._sleep(None)
-            elif len(claim.jobs) < count:
-                seconds = claim.seconds_to_next
-                # Something due that could not be had is somebody else's, for now.
-                floor = 0.0 if claim.jobs else 0.05
-                await self._sleep(None if seconds is None else max(seconds, floor))
+                self._want(Wish.WORK)
+                await self._sleep(self._poll_interval)
+            elif len(claim.jobs) == count:
+                self._locked_since = None
+                self._want(Wish.WORK)
+            elif not (claim.jobs and claim.leaves_due):
+                await self._rest(claim)
 
     async def claim_suspect(self) -> bool:
         """Claim one job that crashed twice or more; whether there was one due."""
         claim = await self._claim(1, suspects=True)
         return claim is not None and bool(claim.jobs)
+
+    async def _look(self, count: int) -> queue.Claim | None:
+        """Claim in turn with the others; who can't is not the one to be woken."""
+        slow = asyncio.get_running_loop().call_later(
+            SLOW_LOOK_SECONDS, self._want, Wish.WORK
+        )
+        try:
+            async with self._gate:
+                return await self._claim(count)
+        finally:
+            slow.cancel()
 
     async def _claim(self, count: int, *, suspects: bool = False) -> queue.Claim | None:
         """Claim, and hand over to the slots; None if the database refuses."""
@@ -163,14 +199,59 @@ class Claimer:
             )
             self._holdings.difference_update(jobs)
 
+    async def _rest(self, claim: queue.Claim) -> None:
+        """Sleep after a look that has found less than there was room for."""
+        if self.feed.has_stranger:
+            self.feed.has_stranger = False
+            self._want(Wish.WORK)
+            await asyncio.sleep(STRANGER_SECONDS)
+            return
+        if self._is_busy(found=bool(claim.jobs)):
+            self._want(Wish.NAP)
+            await asyncio.sleep(NAP_SECONDS)
+            return
+        self._want(Wish.SLEEP)
+        seconds = self._seconds_to_next(claim)
+        if seconds is None or self._role is Role.RESERVE:
+            await self._sleep(None)
+        else:
+            await self._sleep(seconds)
+
+    def _is_busy(self, *, found: bool) -> bool:
+        """Whether jobs come so fast that looking often beats being woken by each."""
+        if self._naps:
+            self._naps = MAX_EMPTY_NAPS if found else self._naps - 1
+        elif (
+            len(self._rings) == BUSY_RINGS
+            and monotonic() - self._rings[0] < BUSY_SECONDS
+        ):
+            self._rings.clear()
+            self._naps = MAX_EMPTY_NAPS
+        return self._naps > 0
+
+    def _seconds_to_next(self, claim: queue.Claim) -> float | None:
+        """Until the next job is due; soon if one is, but somebody has it locked."""
+        if not claim.leaves_due:
+            self._locked_since = None
+            return claim.seconds_to_next
+        now = monotonic()
+        self._locked_since = self._locked_since or now
+        return max(LOCKED_SECONDS, (now - self._locked_since) / 10)
+
     async def _sleep(self, seconds_to_next: float | None) -> None:
         """Sleep until woken, until the next job is due, or until the next poll."""
         poll = self._poll_interval * random.uniform(0.9, 1.1)  # noqa: S311
-        cause: Cause = "notify"
         timer = seconds_to_next is not None and seconds_to_next < poll
         try:
             async with asyncio.timeout(seconds_to_next if timer else poll):
                 await self._woken.wait()
+            self._metrics.woken(self.feed.queue, self._cause)
         except TimeoutError:
-            cause = "timer" if timer else "poll"
-        self._metrics.woken(self.feed.queue, cause)
+            self._metrics.woken(self.feed.queue, "timer" if timer else "poll")
+            if not timer:
+                self._wish = None  # who has the bell may be gone: try for it anew
+
+    def _want(self, wish: Wish) -> None:
+        if wish is not self._wish:
+            self._wish = wish
+            self._tell_bell(self.feed.queue, wish)

@@ -26,6 +26,7 @@ class Feed:
         self.finished = 0
         self.finished_at = monotonic()
         self.low_water = 0
+        self.has_stranger = False  # a job whose kind nobody here handles was given back
         self.ready: deque[Job] = deque()
         self.room = asyncio.Event()
         self.room.set()

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from pgwake.bell import Cause, Role, Wish
 from pgwake.connection import Session
 from pgwake.errors import PgwakeError
 from pgwake.feed import Feed
@@ -18,6 +19,7 @@ from pgwake.settings import Settings
 from pgwake.watchdog import Watchdog
 
 STOP_SECONDS = 3.0
+LEAVE_SECONDS = 1.0  # that giving up the bells may take
 
 
 class Lifeline:
@@ -30,7 +32,7 @@ class Lifeline:
         feeds: Where unstarted jobs are taken back from when the main loop is blocked.
         finisher: Whose ends are written when the process has to be ended.
         metrics: What HTTP shows.
-        wake: Called on the main loop with a queue's name, or None for all.
+        tell_claimer: Called on the main loop; see Listener.
         stop_claiming: Called on the main loop before the process has to be ended.
         beat_fd: Where to write the beat for the supervisor; None: there is none. Then
             the process is somebody else's, and is not ended over a job.
@@ -46,7 +48,7 @@ class Lifeline:
         feeds: Sequence[Feed],
         finisher: Finisher,
         metrics: Metrics,
-        wake: Callable[[str | None], None],
+        tell_claimer: Callable[[str, Role, Cause | None], None],
         stop_claiming: Callable[[], None],
         beat_fd: int | None,
         http_port: int,
@@ -65,9 +67,10 @@ class Lifeline:
         self._listener = Listener(
             settings.listen_dsn,
             name,
+            [feed.queue for feed in feeds],
             timeout=settings.query_timeout,
             metrics=metrics,
-            wake=lambda queue: self._tell_main(wake, queue),
+            tell=lambda *news: self._tell_main(tell_claimer, *news),
         )
         self._renewal = Renewal(self._session, holdings, self._tell_job)
         self._watchdog = Watchdog(
@@ -78,6 +81,7 @@ class Lifeline:
             metrics=metrics,
             health=self.health,
             tell_main=self._tell_main,
+            main_is_blocked=self._listener.set_away,
             stop_claiming=stop_claiming,
             cancel_grace=settings.cancel_grace,
             exit_seconds=settings.query_timeout,
@@ -97,6 +101,10 @@ class Lifeline:
         self._thread.start()
         await self._started
 
+    def wish(self, name: str, wish: Wish) -> None:
+        """Say what a claimer wants of its queue's bell; from any thread."""
+        self._tell(self._listener.wish, name, wish)
+
     def expect_stop(self, seconds: float) -> None:
         """End the process if its main loop is blocked then; from any thread."""
         self._watchdog.expect_stop(seconds)
@@ -110,12 +118,26 @@ class Lifeline:
         if not self._thread.ident:
             return
         self._is_stopping = True  # seen by a thread that has only just begun
-        if self._loop is not None and self._task is not None:
-            with suppress(RuntimeError):  # its loop is closed already
-                self._loop.call_soon_threadsafe(self._task.cancel)
         with suppress(TimeoutError, PgwakeError):
             async with asyncio.timeout(STOP_SECONDS):
+                if self._task is not None:
+                    await self._leave()
+                    self._tell(self._task.cancel)
                 await self.ended()
+
+    async def _leave(self) -> None:
+        """Let others have the bells, and hear of it."""
+        self._tell(self._listener.set_away, True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                while not (self._listener.has_left or self._ended.done()):
+                    await asyncio.sleep(0.005)
+
+    def _tell(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function on the thread's loop; from any other."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed already
+                self._loop.call_soon_threadsafe(function, *arguments)
 
     def _run(self) -> None:
         try:

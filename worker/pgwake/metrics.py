@@ -77,6 +77,11 @@ class Metrics:
         self.listener_up = self._gauge(
             "listener_up", "1 while the process listens for wake-ups"
         )
+        self.bell_held = self._gauge(
+            "bell_held",
+            "1 while the process is the one that the queue's inserts wake",
+            ("queue",),
+        )
         self.loop_lag = self._gauge(
             "loop_lag_seconds", "how late the main loop answered the last time"
         )

@@ -13,6 +13,7 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 SCHEMA_VERSION = 1
 CHANNEL = "pgwake"
+BATON_CHANNEL = "pgwake_baton"
 
 _CLAIM_BATCH = """
 select b.jobs, extract(epoch from b.next_run_at - b.claimed_at)::float8, b.claimed_at
@@ -32,6 +33,18 @@ from pgwake.next_suspect_at($1) as s(at)
 where s.at is not null
 """
 _MAINTAIN = "select pgwake.maintain($1)"
+_PARK = "select pgwake.park($1)"
+_UNPARK = "select pgwake.unpark($1, $2)"
+_BATON = "select pgwake.pass_baton($1)"
+_OPEN_WRITERS = "select pgwake.open_writers()"
+_END_SESSION = """
+select pg_terminate_backend(a.pid, 1000)
+from pg_stat_activity as a
+where a.pid = $1 and a.backend_start = $2 and a.datname = current_database()
+"""
+_SESSION_ID = """
+select a.pid, a.backend_start from pg_stat_activity as a where a.pid = pg_backend_pid()
+"""
 _GET_QUEUE_STATS = "select * from pgwake.get_queue_stats($1)"
 _GET_JOB = "select pgwake.get_job($1)"
 _ENQUEUE = """
@@ -51,13 +64,19 @@ class Claim:
 
     Attributes:
         jobs: The claimed jobs.
-        seconds_to_next: From the claim to the next due job; None if none is known.
+        seconds_to_next: From the claim to the next due job; None if none is known, not
+            positive if one is left: locked by somebody, or one too many that crashed.
         claimed_at: When the claim was.
     """
 
     jobs: Sequence[asyncpg.Record]
     seconds_to_next: float | None
     claimed_at: datetime
+
+    @property
+    def leaves_due(self) -> bool:
+        """Whether a job that is due has been left."""
+        return self.seconds_to_next is not None and self.seconds_to_next <= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +179,39 @@ async def maintain(connection: Connection, step: str) -> dict[str, Any]:
     """Do a step of the upkeep; what it did."""
     done: dict[str, Any] = json.loads(await connection.fetchval(_MAINTAIN, step))
     return done
+
+
+async def park(connection: Connection, queue: str) -> bool:
+    """Take a queue's bell; whether this session has it now, or another has."""
+    is_taken: bool = await connection.fetchval(_PARK, queue)
+    return is_taken
+
+
+async def unpark(connection: Connection, queue: str, *, baton: bool) -> None:
+    """Give a queue's bell up; with baton, tell the others."""
+    await connection.fetchval(_UNPARK, queue, baton)
+
+
+async def pass_baton(connection: Connection, queue: str) -> None:
+    """Tell who sleeps on a queue without its bell to try for it."""
+    await connection.fetchval(_BATON, queue)
+
+
+async def open_writers(connection: Connection) -> frozenset[str]:
+    """Return the transactions that may be about to commit jobs."""
+    return frozenset(await connection.fetchval(_OPEN_WRITERS))
+
+
+async def session_id(connection: Connection) -> tuple[int, datetime]:
+    """Return what tells a session from all others of its server."""
+    row = await connection.fetchrow(_SESSION_ID)
+    assert row is not None  # noqa: S101, it is this very session
+    return row[0], row[1]
+
+
+async def end_session(connection: Connection, session: tuple[int, datetime]) -> None:
+    """End another session, if it is still there, and wait for that for a second."""
+    await connection.fetchval(_END_SESSION, *session)
 
 
 async def get_queue_stats(

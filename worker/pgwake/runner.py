@@ -74,7 +74,7 @@ class Runner:
         rounds = 0
         while (job := await feed.take()) is not None:
             try:
-                await self._run(job, slot)
+                await self._run(job, slot, feed)
             finally:
                 feed.release_slot()
             if slot.cancelling() and not self._is_closing:
@@ -86,11 +86,12 @@ class Runner:
             while self._finisher.is_full:
                 await asyncio.sleep(0.01)
 
-    async def _run(self, job: Job, slot: "asyncio.Task[None]") -> None:
+    async def _run(self, job: Job, slot: "asyncio.Task[None]", feed: Feed) -> None:
         handler = self._registry.get(job.kind)
         if job.should_stop:  # before it has begun
             self._stopped(job, 0.0)
         elif handler is None:
+            feed.has_stranger = True
             self._finisher.release(job, "unknown_kind")
         elif monotonic() - job.renewed_at > job.lease_seconds:
             # This process stood still meanwhile: it may be another's by now.

@@ -109,6 +109,9 @@ class Supervisor:
         async def once(connection: Connection) -> bool:
             sessions = await queue.session_count(connection, application)
             given_back.extend(await queue.release_worker_jobs(connection, child.name))
+            if not sessions:
+                for name in child.queues:  # it may have had the bell
+                    await queue.pass_baton(connection, name)
             return sessions > 0
 
         try:

@@ -41,6 +41,7 @@ class Watchdog:
         metrics: Where the lag is shown.
         health: Where it is shown too.
         tell_main: Calls a function on the main loop.
+        main_is_blocked: Told so, and when it is over.
         stop_claiming: Stops the claims; for the main loop to call.
         cancel_grace: Seconds that a job which is to stop may take.
         exit_seconds: How long the last statements may take when the process is ended.
@@ -58,6 +59,7 @@ class Watchdog:
         metrics: Metrics,
         health: Health,
         tell_main: Callable[..., None],
+        main_is_blocked: Callable[[bool], object],
         stop_claiming: Callable[[], None],
         cancel_grace: float,
         exit_seconds: float,
@@ -70,13 +72,14 @@ class Watchdog:
         self._metrics = metrics
         self._health = health
         self._tell_main = tell_main
+        self._main_is_blocked = main_is_blocked
         self._stop_claiming = stop_claiming
         self._cancel_grace = cancel_grace
         self._exit_seconds = exit_seconds
         self._may_exit = may_exit
         self._main_thread = threading.get_ident()
         self._asked_at: float | None = None  # when the main loop was asked for a sign
-        self._warned = False
+        self._is_blocked = False
         self._hung: set[Job] = set()
         self._stop_by: float | None = None
 
@@ -100,13 +103,17 @@ class Watchdog:
 
     async def _watch_main(self) -> None:
         if self._asked_at is None:
+            if self._is_blocked:
+                self._is_blocked = False
+                self._main_is_blocked(False)
             self._asked_at = monotonic()
             self._tell_main(self._answered)
             return
         lag = monotonic() - self._asked_at
         self._health.main_lag = lag
-        if lag > LAG_SECONDS and not self._warned:
-            self._warned = True
+        if lag > LAG_SECONDS and not self._is_blocked:
+            self._is_blocked = True
+            self._main_is_blocked(True)
             log.warning(
                 "main loop blocked",
                 seconds=round(lag, 1),
@@ -132,7 +139,6 @@ class Watchdog:
         lag = monotonic() - self._asked_at
         self._metrics.loop_lag.set(lag)
         self._health.main_lag = lag
-        self._warned = False
         self._asked_at = None
 
     async def _watch_jobs(self) -> None:

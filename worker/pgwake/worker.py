@@ -10,6 +10,7 @@ import anyio
 import structlog
 
 from pgwake import names, queue
+from pgwake.bell import Cause, Role
 from pgwake.claimer import Claimer
 from pgwake.connection import Session
 from pgwake.errors import ConfigurationError
@@ -142,6 +143,7 @@ class Worker:
                 holdings=holdings,
                 metrics=self.metrics,
                 gate=gate,
+                wish=lambda *wish: lifeline.wish(*wish),  # noqa: PLW0108, it is made later
             )
             for name, slots in self.queues.items()
         ]
@@ -151,10 +153,10 @@ class Worker:
         feeds = [claimer.feed for claimer in claimers]
         self._show_slots(feeds)
 
-        def wake(name: str | None) -> None:
-            for claimer in claimers:
-                if name is None or claimer.feed.queue == name:
-                    claimer.wake()
+        by_queue = {claimer.feed.queue: claimer for claimer in claimers}
+
+        def tell_claimer(name: str, role: Role, cause: Cause | None) -> None:
+            by_queue[name].tell(role, cause)
 
         def stop_claiming() -> None:
             quarantine.stop()
@@ -168,7 +170,7 @@ class Worker:
             feeds=feeds,
             finisher=finisher,
             metrics=self.metrics,
-            wake=wake,
+            tell_claimer=tell_claimer,
             stop_claiming=stop_claiming,
             beat_fd=self._beat_fd,
             http_port=self._http_port,

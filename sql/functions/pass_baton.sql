@@ -1,0 +1,15 @@
+-- Tells who sleeps on a queue without its bell to try for it: NOTIFY on channel
+-- pgwake_baton at commit. For somebody that was killed, once its sessions have ended.
+create or replace function pgwake.pass_baton(queue text)
+returns void
+language plpgsql volatile
+set search_path = ''
+as $$
+begin
+  perform pg_notify('pgwake_baton', pass_baton.queue);
+end
+$$;
+
+comment on function pgwake.pass_baton is
+  'Tells who sleeps on a queue without its bell to try for it.';
+revoke all on function pgwake.pass_baton from public;

@@ -1,0 +1,141 @@
+"""The bell: who of all the processes that sleep on a queue is woken by its inserts."""
+
+from collections.abc import Callable
+from enum import Enum
+from math import inf
+from time import monotonic
+from typing import Literal
+
+from pgwake import queue
+from pgwake.queue import Connection
+
+FIRST_LOOK_SECONDS = 0.005  # after the bell was taken, and at the least between looks
+
+
+# Why to look: a notification, or the bell was taken or lost, or a writer has gone.
+Cause = Literal["notify", "bell"]
+
+
+class Wish(Enum):
+    """What a queue's claimer wants of its bell."""
+
+    SLEEP = "sleep"  # has found less than it could take
+    NAP = "nap"  # will look again in a moment
+    WORK = "work"  # can take no more: others should
+
+
+class Role(Enum):
+    """Who a sleeping claimer is."""
+
+    ALONE = "alone"  # no bell can be had: it keeps its own timer
+    HOLDER = "holder"  # is woken by inserts, and keeps the timer for all
+    RESERVE = "reserve"  # another is woken; this one hears of it if that can't
+
+
+class Bell:
+    """One queue's bell, as this process sees it; see tests/model/README.md.
+
+    Everything here happens on the loop of the session that listens. An error of the
+    session is raised, and lost() has to be called then.
+
+    Args:
+        name: The queue's name.
+        tell: Called with the claimer's role, and why to look at the queue, if so.
+    """
+
+    def __init__(self, name: str, tell: Callable[[Role, Cause | None], None]) -> None:
+        self.name = name
+        self.is_held = False
+        self.is_away = False
+        self._tell = tell
+        self._wish = Wish.WORK
+        self._owes = False  # has given the bell up, and told nobody
+        self._elsewhere = False
+        self._baton = False
+        self._writers: frozenset[str] | None = None  # None: not yet asked for
+        self._since = 0.0
+        self._next_look = 0.0
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the bell is held, and nobody writes who might have missed it."""
+        return self.is_held and self._writers == frozenset()
+
+    def wish(self, wish: Wish) -> None:
+        """Take note of what the claimer wants; settle() has to follow."""
+        self._wish = wish
+        self._elsewhere = False
+
+    def begun(self) -> None:
+        """Hear that a session has begun: anything may have been missed before."""
+        self._tell(Role.ALONE, "bell")
+
+    def rung(self) -> None:
+        """Hear that jobs have come."""
+        if not self._elsewhere:
+            self._tell(Role.HOLDER if self.is_held else Role.ALONE, "notify")
+
+    def passed(self) -> None:
+        """Hear that the bell may be free; settle() has to follow."""
+        self._baton = True
+        self._elsewhere = False
+
+    def lost(self) -> None:
+        """The session has ended, and the bell with it."""
+        self._owes = self._owes or self.is_held
+        self.is_held = False
+        self._elsewhere = False
+        self._tell(Role.ALONE, "bell")
+
+    async def settle(self, connection: Connection) -> None:
+        """Take the bell or give it up, as the claimer wants."""
+        while self._wish is Wish.SLEEP and not self.is_away:
+            if self.is_held or self._elsewhere:
+                return
+            self._baton = False
+            if await queue.park(connection, self.name):
+                self.is_held = True
+                self._owes = False
+                self._writers = None
+                self._next_look = monotonic() + FIRST_LOOK_SECONDS
+                self._tell(Role.HOLDER, "bell")
+            elif not self._baton:  # else it was passed meanwhile
+                self._owes = False
+                self._elsewhere = True
+                self._tell(Role.RESERVE, None)
+        tells = self.is_away or self._wish is Wish.WORK
+        if self.is_held:
+            self._owes = True
+            await queue.unpark(connection, self.name, baton=tells)
+            self.is_held = False
+        elif self._owes and tells:
+            await queue.pass_baton(connection, self.name)
+        self._owes = self._owes and not tells
+
+    def seconds_to_look(self) -> float:
+        """How long until it has to be asked who writes; infinite if it need not be."""
+        if self.is_quiet or not self.is_held:
+            return inf
+        return self._next_look - monotonic()
+
+    def look(self, writers: frozenset[str]) -> None:
+        """Have the claimer look if one who might have missed the bell has gone.
+
+        A job whose transaction began before the bell was taken is so found within a
+        tenth of the time that it was open since.
+
+        Args:
+            writers: The transactions that write now, just asked for.
+        """
+        now = monotonic()
+        if self._writers is None:
+            # Always look after having asked: who is not among them either has
+            # committed by then, or will find the bell held.
+            self._since, gone = now, True
+        else:
+            gone = not self._writers <= writers
+            writers &= self._writers
+        self._writers = writers
+        self._next_look = now + max(FIRST_LOOK_SECONDS, (now - self._since) / 10)
+        if gone:
+            self._tell(Role.HOLDER, "bell")

@@ -1,0 +1,36 @@
+"""How late a delayed job begins, by its handler, with the poll at one hour.
+
+The server must run on this machine, or its clock be the same: run_at is by the
+server's, the handler looks at its own.
+"""
+
+from .contenders import PGWAKE
+from .measure import Bench, Figures, Run, latencies
+
+QUICK = {"jobs": 20, "repeats": 1}
+HOUR = 3600
+INSERT = """
+insert into pgwake.jobs (kind, run_at, payload)
+select 'delayed', run_at, jsonb_build_object('at', extract(epoch from run_at))
+from (
+  select clock_timestamp() + interval '1 second' + interval '1 ms' * $2::int
+    * (number + random() / 2) as run_at
+  from generate_series(1, $1::int) as number
+) as due
+"""
+
+
+async def run(
+    bench: Bench, *, jobs: int = 200, pause_ms: int = 100, repeats: int = 3
+) -> list[Run]:
+    """Insert them all at once, each due about so long after the one before."""
+
+    async def delayed() -> Figures:
+        async with bench.database() as (url, connection):
+            await PGWAKE.install(url, connection)
+            async with PGWAKE.worker(url, "--poll-interval", str(HOUR)) as worker:
+                await connection.execute(INSERT, jobs, pause_ms)
+                delays = await worker.delays(jobs, jobs * pause_ms / 1000 + 60)
+        return {"min_ms": min(delays), **latencies(delays)}
+
+    return await bench.rounds({"delayed": delayed}, repeats)

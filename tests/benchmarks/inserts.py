@@ -1,0 +1,137 @@
+"""What waking costs those who insert: one-row commits a second from 32 connections.
+
+By pgbench. Beside pgwake, the same table without its trigger, and that table with a
+trigger that notifies for each statement while bare sessions LISTEN: what the server
+itself allows a queue that always notifies.
+"""
+
+import asyncio
+import functools
+import os
+import re
+import selectors
+import shutil
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psycopg
+
+from pgwake.binaries import find_binaries
+
+from .contenders import PGWAKE
+from .measure import Bench, Figures, Run
+
+QUICK = {"seconds": 1, "repeats": 1, "many": 2}
+INSERT = "insert into pgwake.jobs (kind, payload) values ('noop', '{\"number\": 1}');\n"
+NO_TRIGGER = "alter table pgwake.jobs disable trigger user"
+ALWAYS_NOTIFY = """
+create function notify_always() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('plain', '');
+  return null;
+end
+$$;
+create trigger notify_always after insert on pgwake.jobs
+  for each statement execute function notify_always();
+"""
+
+
+async def run(
+    bench: Bench,
+    *,
+    seconds: int = 5,
+    clients: int = 32,
+    many: int = 20,
+    repeats: int = 5,
+) -> list[Run]:
+    """Insert for so long, with `many` idle workers at most."""
+    inserts = functools.partial(_inserts, bench, seconds, clients)
+    return await bench.rounds(
+        {
+            "no trigger": functools.partial(inserts, setup=(NO_TRIGGER,)),
+            "nobody asleep": inserts,
+            "one worker": functools.partial(inserts, workers=1),
+            f"{many} workers": functools.partial(inserts, workers=many),
+            "NOTIFY always, 1 bare LISTEN": functools.partial(
+                inserts, setup=(NO_TRIGGER, ALWAYS_NOTIFY), listeners=1
+            ),
+            f"NOTIFY always, {many} bare LISTENs": functools.partial(
+                inserts, setup=(NO_TRIGGER, ALWAYS_NOTIFY), listeners=many
+            ),
+        },
+        repeats,
+    )
+
+
+async def _inserts(
+    bench: Bench,
+    seconds: int,
+    clients: int,
+    *,
+    setup: tuple[str, ...] = (),
+    workers: int = 0,
+    listeners: int = 0,
+) -> Figures:
+    async with bench.database() as (url, connection):
+        await PGWAKE.install(url, connection)
+        for statement in setup:
+            await connection.execute(statement)
+        async with (
+            PGWAKE.worker(url, processes=workers) if workers else nullcontext(),
+            _listening(url, listeners),
+        ):
+            await asyncio.sleep(1)
+            rate = await _pgbench(url, seconds, clients)
+            left = await connection.fetchval("select count(*) from pgwake.jobs_live")
+    return {"commits_per_second": rate, "left_pending": left}
+
+
+async def _pgbench(url: str, seconds: int, clients: int) -> float:
+    program = shutil.which("pgbench") or str(find_binaries() / "pgbench")
+    with TemporaryDirectory(prefix="pgwake-bench-") as folder:
+        script = Path(folder, "insert.sql")
+        script.write_text(INSERT)  # noqa: ASYNC240, one line
+        process = await asyncio.create_subprocess_exec(
+            *(program, "-n", "-M", "prepared", "-c", str(clients), "-j", "2"),
+            *("-T", str(seconds), "-f", str(script), url),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+    found = re.search(rb"tps = ([\d.]+) \(without", output)
+    if process.returncode or not found:
+        raise RuntimeError(f"pgbench failed:\n{errors.decode()}")
+    return float(found[1])
+
+
+@asynccontextmanager
+async def _listening(url: str, sessions: int) -> AsyncIterator[None]:
+    """Sessions that LISTEN, in a thread that reads and drops what comes."""
+    listening = [psycopg.connect(url, autocommit=True) for _ in range(sessions)]
+    selector = selectors.DefaultSelector()
+    for session in listening:
+        session.execute("listen plain")
+        selector.register(session.fileno(), selectors.EVENT_READ)
+    stop, stopped = os.pipe()[::-1]
+    selector.register(stopped, selectors.EVENT_READ)
+
+    def read() -> None:
+        while True:
+            for key, _ in selector.select():
+                if key.fd == stopped:
+                    return
+                os.read(key.fd, 65536)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        os.close(stop)
+        thread.join()
+        os.close(stopped)
+        for session in listening:
+            session.close()

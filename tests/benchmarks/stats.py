@@ -1,0 +1,54 @@
+"""What one call of get_queue_stats() costs, by the number of pending jobs."""
+
+import functools
+import json
+from statistics import median
+from time import monotonic
+
+from .contenders import PGWAKE
+from .measure import Bench, Figures, Run, quantile
+
+QUICK = {"most": 10_000, "repeats": 1}
+SIZES = (0, 10_000, 1_000_000, 10_000_000)
+AT_ONCE = 1_000_000
+STATS = "select * from pgwake.get_queue_stats()"
+
+
+async def run(
+    bench: Bench, *, most: int = 1_000_000, calls: int = 20, repeats: int = 1
+) -> list[Run]:
+    """Fill the queue up to `most` jobs, at most ten million, and call it."""
+
+    async def stats(jobs: int) -> Figures:
+        async with bench.database() as (url, connection):
+            await PGWAKE.install(url, connection)
+            for done in range(0, jobs, AT_ONCE):
+                count = min(AT_ONCE, jobs - done)
+                await connection.execute(PGWAKE.fill, count, "{}")
+            await connection.execute("vacuum analyze")
+            await connection.execute("select pgwake.maintain()")
+            milliseconds, rows = [], []
+            for _ in range(calls + 1):
+                started = monotonic()
+                rows = await connection.fetch(STATS)
+                milliseconds.append((monotonic() - started) * 1000)
+            explained = await connection.fetchval(
+                f"explain (analyze, buffers, format json) {STATS}"
+            )
+        plan = json.loads(explained)[0]["Plan"]
+        del milliseconds[0]  # it compiles
+        return {
+            "median_ms": median(milliseconds),
+            "p95_ms": quantile(milliseconds, 0.95),
+            "buffers": plan["Shared Hit Blocks"] + plan["Shared Read Blocks"],
+            "pending_count": rows[0]["pending_count"] if rows else 0,
+        }
+
+    return await bench.rounds(
+        {
+            f"{jobs:,} pending": functools.partial(stats, jobs)
+            for jobs in SIZES
+            if jobs <= most
+        },
+        repeats,
+    )

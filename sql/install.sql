@@ -27,6 +27,8 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/bell_key.sql
 \ir functions/ring.sql
 \ir functions/pass_baton.sql
+\ir functions/unmute.sql
+\ir functions/mute.sql
 \ir functions/park.sql
 \ir functions/unpark.sql
 \ir functions/open_writers.sql

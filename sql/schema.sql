@@ -34,7 +34,7 @@
 -- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Sweep, renewal and give-back skip
 --          locked rows: whoever holds one is ending it. Claims skip locked rows. So no two statements can deadlock.
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
---          4 analyze. A queue's bell is a session-level one, with a key of 64 bits: bell_key(queue).
+--          4 analyze. A queue's bell and post are session-level, with keys of 64 bits: bell_key(queue), + 1.
 --
 -- Errors   PW001 no such job         PW002 lease lost          PW003 invalid argument
 --          PW004 schema mismatch     PW005 duplicate unique key

@@ -1,43 +1,34 @@
--- Takes the queue's bell for this session: a session-level advisory lock, exclusive.
--- While somebody has it, whatever makes a job of the queue pending notifies; while
--- nobody has, nobody sleeps, and nothing is sent.
+-- Puts this session on duty for a queue, as the one that its inserts wake: takes the
+-- post, and unless muted the bell, two session-level advisory locks. While somebody has
+-- the bell, whatever makes a job of the queue pending notifies; while nobody has, whoever
+-- is on duty looks often, or nobody sleeps, and nothing is sent.
 --
--- Returns whether this session has it now; false: somebody else has. Taken twice it has
--- to be given up twice. Not undone by a rollback. sql/README.md says what a consumer
--- has to do before and after, so that no job is left over; in short: LISTEN first, look
--- at the queue once more before sleeping, and again when open_writers() have gone.
+-- Returns whether this session is on duty now; false: another is. Taken twice, it has to
+-- be given up twice. Not undone by a rollback. sql/README.md says what a consumer has to
+-- do before and after, so that no job is left over; in short: LISTEN first, look at the
+-- queue once more before sleeping, and again when open_writers() have gone.
 --
--- Raises PW003. Never waits, since that would pin a snapshot. A try can fail on an
--- inserter's momentary probe, so it is believed only if pg_locks shows a holder.
-create or replace function pgwake.park(queue text default 'default')
+-- Raises PW003. Never waits, since that would pin a snapshot.
+create or replace function pgwake.park(queue text default 'default', muted boolean default false)
 returns boolean
 language plpgsql volatile
 set search_path = ''
 as $$
-declare
-  v_key bigint := pgwake.bell_key(park.queue);
 begin
   if park.queue is null then
-    perform pgwake.raise_invalid('queue is null', 'Name the queue whose bell to take.');
+    perform pgwake.raise_invalid('queue is null', 'Name the queue to be on duty for.');
   end if;
-  loop
-    if pg_try_advisory_lock(v_key) then
-      return true;
-    end if;
-    perform
-    from pg_locks as l
-    where l.locktype = 'advisory' and l.mode = 'ExclusiveLock' and l.granted
-      and l.classid = (v_key >> 32 & 4294967295)::oid and l.objid = (v_key & 4294967295)::oid
-      and l.objsubid = 1
-      and l.database = (select d.oid from pg_database as d where d.datname = current_database());
-    if found then
-      return false;
-    end if;
-  end loop;
+  if not pg_try_advisory_lock(pgwake.bell_key(park.queue) + 1) then
+    return false;
+  end if;
+  if not park.muted then
+    perform pgwake.unmute(park.queue);
+  end if;
+  return true;
 end
 $$;
 
 comment on function pgwake.park is
-  'Takes the queue''s bell for this session, so that it is notified; false: somebody '
-  'else has it.';
+  'Puts this session on duty for a queue, so that its inserts notify; false: another '
+  'is.';
 revoke all on function pgwake.park from public;

@@ -1,5 +1,5 @@
--- Tells who sleeps on a queue without its bell to try for it: NOTIFY on channel
--- pgwake_baton at commit. For somebody that was killed, once its sessions have ended.
+-- Tells who sleeps on a queue to call park(): NOTIFY on channel pgwake_baton at commit.
+-- For somebody that was killed on duty, once its sessions have ended.
 create or replace function pgwake.pass_baton(queue text)
 returns void
 language plpgsql volatile
@@ -11,5 +11,5 @@ end
 $$;
 
 comment on function pgwake.pass_baton is
-  'Tells who sleeps on a queue without its bell to try for it.';
+  'Tells who sleeps on a queue that nobody may be on duty.';
 revoke all on function pgwake.pass_baton from public;

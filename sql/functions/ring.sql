@@ -1,6 +1,6 @@
 -- Wakes who sleeps on a queue when the transaction commits: NOTIFY on channel pgwake,
--- the queue's name as payload. If nobody has the queue's bell, nobody sleeps, and none
--- is sent: see park(). A queue with wakeups = 'always' sends it all the same.
+-- the queue's name as payload. If nobody has the queue's bell, nobody need be woken,
+-- and none is sent: see park(). A queue with wakeups = 'always' sends it all the same.
 --
 -- set pgwake.notify = off silences it for a session, for producers that need two-phase
 -- commit; the workers' poll finds their jobs. Every way into pending calls this, due or

@@ -1,28 +1,28 @@
--- Gives the queue's bell up, and passes the baton: others that sleep are told on channel
--- pgwake_baton to try for the bell. baton => false for who comes back before it sleeps
--- or is busy for long, and will look at the queue then.
+-- Goes off duty, and passes the baton: others that sleep are told on channel
+-- pgwake_baton to call park(). muted says that this session has the post alone.
 --
--- Returns whether this session had the bell (if not, the server warns). Raises PW003.
-create or replace function pgwake.unpark(queue text default 'default', baton boolean default true)
+-- Returns whether this session was on duty (if not, the server warns). Raises PW003.
+create or replace function pgwake.unpark(queue text default 'default', muted boolean default false)
 returns boolean
 language plpgsql volatile
 set search_path = ''
 as $$
 declare
-  v_had boolean;
+  v_was_on_duty boolean;
 begin
   if unpark.queue is null then
-    perform pgwake.raise_invalid('queue is null', 'Name the queue whose bell to give up.');
+    perform pgwake.raise_invalid('queue is null', 'Name the queue to go off duty for.');
+  end if;
+  if not unpark.muted then
+    perform pgwake.mute(unpark.queue);
   end if;
   -- Told after the unlock: before, they would try in vain, and sleep.
-  v_had := pg_advisory_unlock(pgwake.bell_key(unpark.queue));
-  if unpark.baton then
-    perform pgwake.pass_baton(unpark.queue);
-  end if;
-  return v_had;
+  v_was_on_duty := pg_advisory_unlock(pgwake.bell_key(unpark.queue) + 1);
+  perform pgwake.pass_baton(unpark.queue);
+  return v_was_on_duty;
 end
 $$;
 
 comment on function pgwake.unpark is
-  'Gives the queue''s bell up, and tells the others that sleep to try for it.';
+  'Goes off duty for a queue, and tells the others that sleep on it.';
 revoke all on function pgwake.unpark from public;

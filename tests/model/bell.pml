@@ -9,8 +9,9 @@
  * jobs                  committed pending jobs that no transaction has locked
  * locked                those that one has locked: a claim skips them, but sees that they are there
  * running[w]            jobs that worker w has claimed
- * bell                  0, or 1 + the worker whose listener's session has the exclusive advisory lock
- * probes                momentary shared locks on it
+ * post                  0, or 1 + the worker whose listener's session has this advisory lock: who is on duty
+ * bell                  0, or 1 + the same, of the lock that inserts probe: who is on duty, and sleeps
+ * probes                momentary shared locks on the bell
  * open                  bit t: transaction t has RowExclusiveLock on pgwake.jobs or jobs_live, by pg_locks
  * rung, passed          bit w: worker w has been sent a ring, a baton, since it last cleared them. Commits deliver
  *                       them at once: coming later, they cause a look more, never one less
@@ -18,12 +19,14 @@
  *                       Or: locks a job, as cancel_job does, and rolls back, which tells nobody
  * Worker                each atomic is one effect on the server, and what the process makes of the answer
  *   look                clears the notifications, then claims: the rows get locked, and later the claim commits
- *   release, pass       pg_advisory_unlock; after it pg_notify of the baton's channel
- *   try                 pg_try_advisory_lock; if that fails, pg_locks: has anybody the exclusive lock?
- *   end_passive         sleeps without the bell, heeds only batons
- *   end_asleep          sleeps with the bell, heeds only rings, and takes second looks
+ *   release, pass       unpark: pg_advisory_unlock of both; after it pg_notify of the baton's channel
+ *   try                 park: pg_try_advisory_lock of the post
+ *   sound               unmute: pg_try_advisory_lock of the bell until it is had: only probes are in the way
+ *   mute                pg_advisory_unlock of the bell alone: on duty, and looks so often that nobody need ring
+ *   end_passive         sleeps without the post, heeds only batons
+ *   end_asleep          sleeps with post and bell, heeds only rings, and takes second looks
  *   end_busy            all slots are taken
- *   end_away            stuck, draining or cut off from its listener's session: the bell has been released for it
+ *   end_away            stuck, draining or cut off from its listener's session: both have been released for it
  * Supervisor            after a kill: the server ends the process's sessions, its jobs are given back, the baton is
  *                       passed; each before, while or after the process that takes its place starts
  *
@@ -55,7 +58,7 @@
 #define BATON            3  /* who has released the bell and can't take more tells the others */
 #define RELEASE_FIRST    4  /* and tells them when the bell is free, not before */
 #define CLEAR_FIRST      5  /* clears the notifications before it looks, not after */
-#define DOUBT            6  /* a failed try may have met a probe */
+#define WAITS            6  /* takes the bell, however many probes are in the way */
 #define SEES_LOCKED      7  /* a due job that was skipped, being locked, is come back for */
 #define LIFELINE         8  /* passes the baton of a process that is stuck, and has the bell or owes the baton */
 #define SUPERVISOR       9  /* passes the baton of a process that was killed, when its sessions have ended */
@@ -66,11 +69,11 @@
 #define others     (everyone & ~bit(w))
 
 byte jobs, locked, running[W];
-byte bell, probes, open;
+byte post, bell, probes, open;
 byte rung, passed;
 byte begun;                                /* how many transactions of producers */
 byte faults, hit, away;                    /* hit: 1 + whom; away: bit w */
-bool dead, dead_bell;                      /* a process was killed; its session still has the bell, */
+bool dead, dead_post, dead_bell;           /* a process was killed; its session still has these, */
 byte dead_claim, dead_running;             /* its claim is still under way, these jobs are still its */
 bool still;
 
@@ -125,24 +128,32 @@ inline clear() {
 /* Where to go when a claim has been answered. */
 inline decide() {
   if
-  :: mine && (filled || woken) -> goto release
-  :: mine && !filled && !woken -> goto end_asleep
+  :: mine && filled -> goto release
+  :: mine && !filled && woken -> mute(); goto sound
+  :: mine && !filled && !woken && !sounds -> goto sound
+  :: mine && !filled && !woken && sounds -> goto end_asleep
   :: !mine && !filled -> goto try
   :: !mine && filled && owes -> goto pass
   :: !mine && filled && !owes -> filled = false; goto end_busy
   fi
 }
 
-inline let_go() {
-  bell = 0; mine = false; woken = false; owes = true;
+inline mute() {
+  if :: sounds -> bell = 0 :: else fi;
+  sounds = false; woken = false;
   listed = false; watched = 0; skipped = false
+}
+
+inline let_go() {
+  mute(); post = 0; mine = false; owes = true
 }
 
 proctype Worker(byte w) {
   byte got, watched;
-  bool mine, owes;                         /* has the bell; has released it and told nobody */
+  bool mine, sounds;                       /* has the post, the bell */
+  bool owes;                               /* has released the post, and told nobody */
   bool filled, skipped;                    /* got all it asked for; less, and there are locked ones */
-  bool woken;                              /* by a ring, and will release the bell later */
+  bool woken;                              /* by a ring, and will release the bell while it looks, or after */
   bool listed;                             /* has read pg_locks since it took the bell */
 look: {
 #if WITHOUT != CLEAR_FIRST
@@ -151,7 +162,7 @@ look: {
     atomic {
       if :: jobs < S - running[w] -> got = jobs :: else -> got = S - running[w] fi;
       filled = (got == S - running[w]);
-      skipped = (mine && !filled && locked);
+      skipped = (sounds && !filled && locked);
       jobs = jobs - got; locked = locked + got;
       if :: !got && has(CLEAR_FIRST) -> decide() :: else fi
     };
@@ -161,7 +172,7 @@ claiming:
          locked = locked - got; running[w] = running[w] + got; got = 0;
          if :: has(CLEAR_FIRST) -> decide() :: else fi
        }
-    :: atomic { woken -> let_go(); goto claiming }
+    :: atomic { woken -> mute(); goto claiming }
     fi;
 #if WITHOUT == CLEAR_FIRST
     clear();
@@ -171,10 +182,7 @@ release:
 #if WITHOUT == RELEASE_FIRST
     atomic { passed = passed | others };
 #endif
-    atomic {
-      let_go(); owes = has(RELEASE_FIRST);
-      if :: filled -> goto pass :: else -> goto try fi
-    };
+    atomic { let_go(); owes = has(RELEASE_FIRST) };
 pass:
     atomic {
       if :: owes && has(BATON) -> passed = passed | others :: else fi;
@@ -184,16 +192,21 @@ end_busy:
     running[w] < S -> goto look;
 try:
     atomic {
-      if :: !bell && !probes -> bell = w + 1; mine = true; owes = false; goto look :: else fi
-    };
-    atomic {
-      if :: bell || !has(DOUBT) -> owes = false :: else -> goto try fi
+      owes = false;
+      if :: !post -> post = w + 1; mine = true; goto look :: else fi
     };
 end_passive:
     atomic { passed & bit(w) -> passed = passed & ~bit(w); goto try };
+sound:
+    atomic {
+      if
+      :: !bell && !probes -> bell = w + 1; sounds = true; goto look
+      :: !has(WAITS) && (bell || probes) -> goto end_asleep
+      fi
+    };
 end_asleep:
     if
-    :: atomic { rung & bit(w) -> let_go(); goto look }
+    :: atomic { rung & bit(w) -> mute(); goto look }
     :: atomic { rung & bit(w) -> woken = true; goto look }
     :: atomic { rung & bit(w) -> goto look }                /* and keeps the bell */
     :: atomic {
@@ -206,9 +219,10 @@ end_asleep:
   } unless { hit == w + 1 };
   if
   :: atomic {                              /* killed; another process takes its place */
-       hit = 0; dead = true; dead_bell = mine; dead_claim = got; dead_running = running[w];
+       hit = 0; dead = true; dead_claim = got; dead_running = running[w];
+       dead_post = mine; dead_bell = sounds;
        got = 0; running[w] = 0;
-       mine = false; owes = false; filled = false; woken = false;
+       mine = false; sounds = false; owes = false; filled = false; woken = false;
        listed = false; watched = 0; skipped = false;
        goto look
      }
@@ -245,7 +259,11 @@ end:
     fi;
     dead_claim = 0
   };
-  if :: atomic { dead_bell -> bell = 0; dead_bell = false } :: atomic { !dead_bell } fi;
+  do
+  :: atomic { dead_post -> post = 0; dead_post = false }
+  :: atomic { dead_bell -> bell = 0; dead_bell = false }
+  :: atomic { !dead_post && !dead_bell -> break }
+  od;
   if
   :: atomic { dead_running -> open = open | bit(T) };
      probe(rings);

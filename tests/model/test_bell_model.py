@@ -65,7 +65,7 @@ def test_no_job_is_left_while_a_worker_sleeps(
         ("BATON", 0),
         ("RELEASE_FIRST", 0),
         ("CLEAR_FIRST", 0),
-        ("DOUBT", 0),
+        ("WAITS", 0),
         ("SEES_LOCKED", 0),
         ("LIFELINE", 1),
         ("SUPERVISOR", 1),

@@ -97,14 +97,36 @@ async def test_a_rollback_does_not_give_it_up(
     assert not await park(connection, "other")
 
 
-@pytest.mark.parametrize("baton", [True, False])
-async def test_who_gives_it_up_passes_the_baton_unless_it_comes_back(
-    connect: Connect, sleeper: Connection, baton: bool
+async def test_who_goes_off_duty_passes_the_baton(
+    connect: Connect, sleeper: Connection
 ) -> None:
     reserve = await Listener.start(await connect(), "pgwake_baton")
-    assert await call(sleeper, "unpark", queue="default", baton=baton)
+    assert await call(sleeper, "unpark", queue="default")
 
-    assert await reserve.heard() == (["default"] if baton else [])
+    assert await reserve.heard() == ["default"]
+
+
+async def test_who_is_muted_stays_on_duty(
+    connection: Connection, connect: Connect, sleeper: Connection
+) -> None:
+    listener = await Listener.start(await connect())
+    assert await call(sleeper, "mute")
+    await insert(connection)
+    assert await listener.heard() == []
+    assert not await park(connection)
+    await call(sleeper, "unmute")
+    await insert(connection)
+
+    assert await listener.heard() == ["default"]
+
+
+async def test_one_may_go_on_duty_muted_and_off_again(
+    connection: Connection, sleeper: Connection
+) -> None:
+    assert await call(sleeper, "park", queue="q", muted=True)
+    assert await call(sleeper, "unpark", queue="q", muted=True)
+
+    assert await park(connection, "q")
 
 
 async def test_who_hears_the_baton_finds_the_bell_free(
@@ -119,10 +141,10 @@ async def test_who_hears_the_baton_finds_the_bell_free(
     assert await park(other)
 
 
-async def test_unpark_says_whether_one_had_it(connection: Connection) -> None:
-    assert not await call(connection, "unpark", baton=False)
+async def test_unpark_says_whether_one_was_on_duty(connection: Connection) -> None:
+    assert not await call(connection, "unpark", muted=True)
     await park(connection)
-    assert await call(connection, "unpark", baton=False)
+    assert await call(connection, "unpark")
 
 
 async def test_inserters_leave_no_lock_behind(
@@ -134,19 +156,28 @@ async def test_inserters_leave_no_lock_behind(
     assert await connection.fetchval(held) == 0
 
 
-async def test_a_probe_does_not_deceive_who_tries(
+async def test_a_probe_does_not_deceive_who_takes_the_bell(
     connect: Connect, connection: Connection
 ) -> None:
-    """A failed try is believed only if somebody is seen to have the bell."""
+    """Who is on duty tries until it has the bell: only probes are in the way."""
     producer = await connect()
-    key = "pgwake.bell_key('default')"
-    await producer.execute(f"select pg_advisory_lock_shared({key})")
-    trying = asyncio.create_task(park(connection))
-    await asyncio.sleep(0.05)
+    await producer.execute("begin")
+    await producer.execute("select pg_advisory_xact_lock_shared(pgwake.bell_key('q'))")
+    trying = asyncio.create_task(park(connection, "q"))
+    await asyncio.sleep(0.01)
     assert not trying.done()
-    await producer.execute(f"select pg_advisory_unlock_shared({key})")
+    await producer.execute("commit")
 
     assert await asyncio.wait_for(trying, 5)
+
+
+async def test_a_bell_that_somebody_keeps_without_duty_is_told(
+    connect: Connect, connection: Connection
+) -> None:
+    other = await connect()
+    await other.execute("select pg_advisory_lock_shared(pgwake.bell_key('q'))")
+    with refused("55P03"):
+        await park(connection, "q")
 
 
 @pytest.mark.parametrize("function", ["park", "unpark"])

@@ -43,6 +43,7 @@ async def test_one_job_causes_one_claim_whoever_else_sleeps(
         ]
         for other in others:
             await reserve(other)
+        await asyncio.sleep(0.3)  # the looks of their start
         workers = [holder, *others]
         before = [claims(worker) for worker in workers]
         for _ in range(5):

@@ -11,25 +11,24 @@ from pgwake.queue import Connection
 
 FIRST_LOOK_SECONDS = 0.005  # after the bell was taken, and at the least between looks
 
-
-# Why to look: a notification, or the bell was taken or lost, or a writer has gone.
+# Why to look: a notification, or what happened to the bell, or a writer has gone.
 Cause = Literal["notify", "bell"]
 
 
 class Wish(Enum):
     """What a queue's claimer wants of its bell."""
 
-    SLEEP = "sleep"  # has found less than it could take
-    NAP = "nap"  # will look again in a moment
-    WORK = "work"  # can take no more: others should
+    SLEEP = "sleep"  # to be on duty, and woken
+    NAP = "nap"  # to be on duty, and left alone: it looks again in a moment
+    WORK = "work"  # to leave the duty to others: it can take no more
 
 
 class Role(Enum):
-    """Who a sleeping claimer is."""
+    """Who a claimer is that has found less than it could take."""
 
-    ALONE = "alone"  # no bell can be had: it keeps its own timer
-    HOLDER = "holder"  # is woken by inserts, and keeps the timer for all
-    RESERVE = "reserve"  # another is woken; this one hears of it if that can't
+    ALONE = "alone"  # knows of no others: it keeps its own timer
+    ON_DUTY = "on duty"  # is woken by inserts, and keeps the timer for all
+    RESERVE = "reserve"  # another is on duty; this one hears when it no longer is
 
 
 class Bell:
@@ -45,11 +44,12 @@ class Bell:
 
     def __init__(self, name: str, tell: Callable[[Role, Cause | None], None]) -> None:
         self.name = name
+        self.is_on_duty = False
         self.is_held = False
         self.is_away = False
         self._tell = tell
         self._wish = Wish.WORK
-        self._owes = False  # has given the bell up, and told nobody
+        self._owes = False  # went off duty, and the others may not have been told
         self._elsewhere = False
         self._baton = False
         self._writers: frozenset[str] | None = None  # None: not yet asked for
@@ -73,44 +73,59 @@ class Bell:
     def rung(self) -> None:
         """Hear that jobs have come."""
         if not self._elsewhere:
-            self._tell(Role.HOLDER if self.is_held else Role.ALONE, "notify")
+            self._tell(Role.ON_DUTY if self.is_on_duty else Role.ALONE, "notify")
 
     def passed(self) -> None:
-        """Hear that the bell may be free; settle() has to follow."""
+        """Hear that nobody may be on duty; settle() has to follow."""
         self._baton = True
         self._elsewhere = False
 
     def lost(self) -> None:
-        """The session has ended, and the bell with it."""
-        self._owes = self._owes or self.is_held
-        self.is_held = False
-        self._elsewhere = False
+        """The session has ended, and with it the duty."""
+        self._owes = self._owes or self.is_on_duty
+        self.is_on_duty = self.is_held = self._elsewhere = False
         self._tell(Role.ALONE, "bell")
 
     async def settle(self, connection: Connection) -> None:
-        """Take the bell or give it up, as the claimer wants."""
-        while self._wish is Wish.SLEEP and not self.is_away:
-            if self.is_held or self._elsewhere:
+        """Go on duty or off, take the bell or give it up, as the claimer wants."""
+        while self._wish is not Wish.WORK and not self.is_away:
+            if self._elsewhere:
                 return
-            self._baton = False
-            if await queue.park(connection, self.name):
-                self.is_held = True
-                self._owes = False
-                self._writers = None
-                self._next_look = monotonic() + FIRST_LOOK_SECONDS
-                self._tell(Role.HOLDER, "bell")
-            elif not self._baton:  # else it was passed meanwhile
-                self._owes = False
-                self._elsewhere = True
-                self._tell(Role.RESERVE, None)
-        tells = self.is_away or self._wish is Wish.WORK
-        if self.is_held:
+            if not self.is_on_duty:
+                await self._try(connection)
+            elif self.is_held is (self._wish is Wish.SLEEP):
+                return
+            elif self.is_held:
+                await queue.mute(connection, self.name)
+                self.is_held = False
+            else:
+                await self._take(connection)
+        if self.is_on_duty:
             self._owes = True
-            await queue.unpark(connection, self.name, baton=tells)
-            self.is_held = False
-        elif self._owes and tells:
+            await queue.unpark(connection, self.name, muted=not self.is_held)
+            self.is_on_duty = self.is_held = False
+        elif self._owes:
             await queue.pass_baton(connection, self.name)
-        self._owes = self._owes and not tells
+        self._owes = False
+
+    async def _try(self, connection: Connection) -> None:
+        self._baton = False
+        if await queue.park(connection, self.name, muted=True):
+            self.is_on_duty = True
+            self._tell(Role.ON_DUTY, "bell")
+        elif self._baton:  # passed meanwhile
+            return
+        else:
+            self._elsewhere = True
+            self._tell(Role.RESERVE, None)
+        self._owes = False
+
+    async def _take(self, connection: Connection) -> None:
+        await queue.unmute(connection, self.name)
+        self.is_held = True
+        self._writers = None
+        self._next_look = monotonic() + FIRST_LOOK_SECONDS
+        self._tell(Role.ON_DUTY, "bell")
 
     def seconds_to_look(self) -> float:
         """How long until it has to be asked who writes; infinite if it need not be."""
@@ -138,4 +153,4 @@ class Bell:
         self._writers = writers
         self._next_look = now + max(FIRST_LOOK_SECONDS, (now - self._since) / 10)
         if gone:
-            self._tell(Role.HOLDER, "bell")
+            self._tell(Role.ON_DUTY, "bell")

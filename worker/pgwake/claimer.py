@@ -26,10 +26,11 @@ PREFETCH_SECONDS = 0.025
 # After this long without a free slot, jobs that were claimed ahead are given back.
 HOARD_SECONDS = 1.0
 # So many notifications within so many seconds make a queue busy: to be woken by each
-# would cost its producers more than to look so often in vain costs us.
+# would cost its producers more than to look so often in vain costs us. It is left in
+# peace until so many looks in a row have been in vain.
 BUSY_RINGS, BUSY_SECONDS = 8, 0.08
 NAP_SECONDS = 0.004
-MAX_EMPTY_NAPS = 4
+MAX_EMPTY_NAPS = 3
 # A look that takes longer, for whatever reason, leaves waking up to others.
 SLOW_LOOK_SECONDS = 2.0
 STRANGER_SECONDS = 0.1  # that another has to take the bell, which may know the kind
@@ -76,7 +77,7 @@ class Claimer:
         self._wish: Wish | None = None
         self._role = Role.ALONE
         self._rings: deque[float] = deque(maxlen=BUSY_RINGS)
-        self._naps = 0  # that may still be in vain; 0: sleeps
+        self._naps = 0  # that may still be in vain before it sleeps
         self._locked_since: float | None = None
         self._woken = asyncio.Event()
         self._cause: Cause = "bell"
@@ -86,6 +87,8 @@ class Claimer:
 
     def tell(self, role: Role, cause: Cause | None) -> None:
         """Hear what it is while it sleeps, and why to look; on the loop's thread."""
+        if role is Role.ON_DUTY is not self._role:
+            self._naps = MAX_EMPTY_NAPS  # a hand-over is a sign of much to do
         self._role = role
         if cause is None:
             return
@@ -205,17 +208,16 @@ class Claimer:
             self.feed.has_stranger = False
             self._want(Wish.WORK)
             await asyncio.sleep(STRANGER_SECONDS)
-            return
-        if self._is_busy(found=bool(claim.jobs)):
+        elif self._role is not Role.ON_DUTY:
+            self._want(Wish.NAP)
+            is_reserve = self._role is Role.RESERVE
+            await self._sleep(None if is_reserve else self._seconds_to_next(claim))
+        elif self._is_busy(found=bool(claim.jobs)):
             self._want(Wish.NAP)
             await asyncio.sleep(NAP_SECONDS)
-            return
-        self._want(Wish.SLEEP)
-        seconds = self._seconds_to_next(claim)
-        if seconds is None or self._role is Role.RESERVE:
-            await self._sleep(None)
         else:
-            await self._sleep(seconds)
+            self._want(Wish.SLEEP)
+            await self._sleep(self._seconds_to_next(claim))
 
     def _is_busy(self, *, found: bool) -> bool:
         """Whether jobs come so fast that looking often beats being woken by each."""
@@ -252,6 +254,8 @@ class Claimer:
                 self._wish = None  # who has the bell may be gone: try for it anew
 
     def _want(self, wish: Wish) -> None:
+        if wish is Wish.WORK:
+            self._role = Role.ALONE
         if wish is not self._wish:
             self._wish = wish
             self._tell_bell(self.feed.queue, wish)

@@ -33,7 +33,9 @@ from pgwake.next_suspect_at($1) as s(at)
 where s.at is not null
 """
 _MAINTAIN = "select pgwake.maintain($1)"
-_PARK = "select pgwake.park($1)"
+_PARK = "select pgwake.park($1, $2)"
+_MUTE = "select pgwake.mute($1)"
+_UNMUTE = "select pgwake.unmute($1)"
 _UNPARK = "select pgwake.unpark($1, $2)"
 _BATON = "select pgwake.pass_baton($1)"
 _OPEN_WRITERS = "select pgwake.open_writers()"
@@ -181,19 +183,29 @@ async def maintain(connection: Connection, step: str) -> dict[str, Any]:
     return done
 
 
-async def park(connection: Connection, queue: str) -> bool:
-    """Take a queue's bell; whether this session has it now, or another has."""
-    is_taken: bool = await connection.fetchval(_PARK, queue)
-    return is_taken
+async def park(connection: Connection, queue: str, *, muted: bool) -> bool:
+    """Go on duty for a queue; whether this session is now, or another is."""
+    is_on_duty: bool = await connection.fetchval(_PARK, queue, muted)
+    return is_on_duty
 
 
-async def unpark(connection: Connection, queue: str, *, baton: bool) -> None:
-    """Give a queue's bell up; with baton, tell the others."""
-    await connection.fetchval(_UNPARK, queue, baton)
+async def mute(connection: Connection, queue: str) -> None:
+    """Have a queue's inserts not notify."""
+    await connection.fetchval(_MUTE, queue)
+
+
+async def unmute(connection: Connection, queue: str) -> None:
+    """Have a queue's inserts notify."""
+    await connection.fetchval(_UNMUTE, queue)
+
+
+async def unpark(connection: Connection, queue: str, *, muted: bool) -> None:
+    """Go off duty for a queue, and tell the others."""
+    await connection.fetchval(_UNPARK, queue, muted)
 
 
 async def pass_baton(connection: Connection, queue: str) -> None:
-    """Tell who sleeps on a queue without its bell to try for it."""
+    """Tell who sleeps on a queue that nobody may be on duty."""
     await connection.fetchval(_BATON, queue)
 
 

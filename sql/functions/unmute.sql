@@ -1,0 +1,28 @@
+-- Takes the queue's bell for this session, which is on duty: from now on inserts notify.
+-- Look at the queue after it, and before sleeping.
+--
+-- Only who is on duty may have the bell, so that nothing is in the way but inserters'
+-- momentary probes. Raises 55P03 if something else is for long, such as a hand-made
+-- lock.
+create or replace function pgwake.unmute(queue text default 'default')
+returns void
+language plpgsql volatile
+set search_path = ''
+as $$
+declare
+  v_key bigint := pgwake.bell_key(unmute.queue);
+begin
+  for try in 1..100000 loop
+    if pg_try_advisory_lock(v_key) then
+      return;
+    end if;
+  end loop;
+  raise lock_not_available using
+    message = format('the bell of queue %s can''t be had', to_json(unmute.queue)),
+    hint = 'Look in pg_locks for who has it without being on duty, and end that session.';
+end
+$$;
+
+comment on function pgwake.unmute is
+  'Takes the queue''s bell: from now on its inserts notify.';
+revoke all on function pgwake.unmute from public;

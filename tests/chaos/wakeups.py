@@ -32,7 +32,7 @@ WORKERS = [
 PRODUCERS = 16
 ASLEEP = """
 select count(*) from pg_stat_activity as a
-where a.datname = current_database() and a.query ~ 'pgwake.(park|open_writers)'
+where a.datname = current_database() and a.query ~ '^select$|pgwake.(park|unmute|open_writers)'
   and a.pid <> pg_backend_pid()
 """
 INSERT = """

@@ -23,7 +23,10 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/finished_slot.sql
 \ir functions/append_error.sql
 \ir functions/status_event.sql
-\ir functions/watched_queues.sql
+\ir functions/get_audience.sql
+\ir functions/is_announced.sql
+\ir functions/watch.sql
+\ir functions/unwatch.sql
 \ir functions/bell_key.sql
 \ir functions/ring.sql
 \ir functions/pass_baton.sql

@@ -34,7 +34,8 @@
 -- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Sweep, renewal and give-back skip
 --          locked rows: whoever holds one is ending it. Claims skip locked rows. So no two statements can deadlock.
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
---          4 analyze. A queue's bell and post are session-level, with keys of 64 bits: bell_key(queue), + 1.
+--          4 analyze; and 1885828973 ('pgwm'): 0 is held by who watches status events. A queue's bell and post are
+--          session-level, with keys of 64 bits: bell_key(queue), and the next.
 --
 -- Errors   PW001 no such job         PW002 lease lost          PW003 invalid argument
 --          PW004 schema mismatch     PW005 duplicate unique key
@@ -75,7 +76,7 @@ create table if not exists pgwake.queues (
   retention_completed  interval,                       -- default 7 days, of cancelled ones too
   retention_failed     interval,                       -- default 90 days
   wakeups              text not null default 'asleep', -- NOTIFY while somebody has the queue's bell, or always
-  status_events        text not null default 'never',
+  status_events        text not null default 'watched',
 
   constraint queues_pkey primary key (name),
   constraint queues_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),
@@ -94,7 +95,7 @@ create table if not exists pgwake.queues (
   constraint queues_retention_failed_is_at_most_10_years
     check (retention_failed between interval '0' and interval '10 years'),
   constraint queues_wakeups_is_known check (wakeups in ('asleep', 'always')),
-  constraint queues_status_events_is_known check (status_events in ('always', 'never'))
+  constraint queues_status_events_is_known check (status_events in ('watched', 'always', 'never'))
 );
 
 -- One row a statement that inserts, one a batch that ends jobs. Folded into ten-second rows, later into one at
@@ -250,6 +251,9 @@ begin
 
   create index jobs_failed_finished_at_idx on pgwake.jobs_failed (finished_at);
 
+  create index queues_status_events_idx on pgwake.queues (status_events, name)
+    where status_events <> 'watched';
+
   create index jobs_lease_idx on pgwake.jobs_live (claimed_by, lease_expires_at)
     where status = 'running';
 end
@@ -261,6 +265,12 @@ begin
   if to_regtype('pgwake.claimed_job') is not null then
     return;
   end if;
+
+  -- Who hears of status events: all queues' but the exceptions, or the exceptions' alone.
+  create type pgwake.audience as (
+    is_watched  boolean,
+    exceptions  text[]
+  );
 
   create type pgwake.claimed_job as (
     id                bigint,
@@ -284,5 +294,6 @@ comment on table pgwake.tallies is 'Sums behind get_queue_stats; folded by maint
 comment on table pgwake.installation is 'Settings of the installation; one row.';
 comment on table pgwake.schema_version is 'Version of the schema; one row.';
 comment on table pgwake.ring_slots is 'When a leaf of jobs_finished was last tried to be truncated.';
+comment on type pgwake.audience is 'Who hears of status events, as get_audience finds.';
 comment on type pgwake.claimed_job is
   'A job that was claimed. options: run_at when it differs from created_at, crash_count when not 0; else null.';

@@ -8,7 +8,7 @@ set search_path = ''
 as $$
 declare
   v_queue text;
-  v_watched text[] := pgwake.watched_queues();
+  v_audience pgwake.audience := pgwake.get_audience();
 begin
   for v_queue in
     insert into pgwake.tallies (queue, at, enqueued)
@@ -18,10 +18,10 @@ begin
     perform pgwake.ring(v_queue);
   end loop;
 
-  if cardinality(v_watched) > 0 then
+  if v_audience.is_watched or cardinality(v_audience.exceptions) > 0 then
     perform pgwake.announce(array_agg(pgwake.status_event(i.id, i.queue, i.kind, null, i.status)))
     from inserted as i
-    where i.queue = any (v_watched);
+    where pgwake.is_announced(i.queue, v_audience);
   end if;
   return null;
 end

@@ -34,12 +34,12 @@ _INTERNAL = {
     "check_leases",
     "finished_slot",
     "fold_tallies",
+    "get_audience",
     "lease_outcome",
     "raise_invalid",
     "raise_outcome",
     "ring",
     "status_event",
-    "watched_queues",
 }
 
 

@@ -1,14 +1,12 @@
--- Sends job_status_changed events at commit, made by status_event(). Null and empty
--- send nothing.
+-- Sends job_status_changed events at commit, made by status_event() for what
+-- is_announced(). Null and empty send nothing.
 create or replace function pgwake.announce(events text[])
 returns void
 language plpgsql volatile
 set search_path = ''
 as $$
 begin
-  if cardinality(announce.events) > 0
-    and coalesce(nullif(current_setting('pgwake.notify', true), ''), 'on') <> 'off'
-  then
+  if cardinality(announce.events) > 0 then
     perform pg_notify('job_status_changed', e.event) from unnest(announce.events) as e(event);
   end if;
 end

@@ -50,7 +50,7 @@ declare
   v_more bigint[];
   v_id bigint;
   v_next timestamptz;
-  v_watched text[] := pgwake.watched_queues();
+  v_audience pgwake.audience := pgwake.get_audience();
   v_events text[];
 begin
   if claim_batch.queue is null then
@@ -158,7 +158,7 @@ begin
             end)::pgwake.claimed_job
         order by c.priority desc, c.run_at, c.id),
       array_agg(pgwake.status_event(c.id, c.queue, c.kind, 'pending', 'running'))
-        filter (where c.queue = any (v_watched))
+        filter (where pgwake.is_announced(c.queue, v_audience))
     into jobs, v_events
     from claimed as c;
     perform pgwake.announce(v_events);

@@ -26,7 +26,7 @@ as $$
 declare
   v_now timestamptz := pgwake.now();
   v_slot smallint := pgwake.finished_slot(v_now);
-  v_watched text[] := pgwake.watched_queues();
+  v_audience pgwake.audience := pgwake.get_audience();
   v_done bigint[];
   v_events text[];
 begin
@@ -73,7 +73,7 @@ begin
   select
     array_agg(k.id),
     array_agg(pgwake.status_event(k.id, k.queue, k.kind, 'running', 'completed'))
-      filter (where k.queue = any (v_watched))
+      filter (where pgwake.is_announced(k.queue, v_audience))
   into v_done, v_events
   from kept as k;
   perform pgwake.announce(v_events);

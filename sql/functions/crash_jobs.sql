@@ -14,7 +14,7 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_watched text[] := pgwake.watched_queues();
+  v_audience pgwake.audience := pgwake.get_audience();
   v_job record;
 begin
   for v_job in
@@ -46,7 +46,7 @@ begin
         end
       where j.id = v_job.id;
       perform pgwake.ring(v_job.queue);
-      if v_job.queue = any (v_watched) then
+      if pgwake.is_announced(v_job.queue, v_audience) then
         perform pgwake.announce(array[
           pgwake.status_event(v_job.id, v_job.queue, v_job.kind, 'running', 'pending')]);
       end if;

@@ -37,7 +37,7 @@ begin
   insert into pgwake.tallies (queue, at, completed, failed, cancelled)
   values (v_job.queue, v_job.finished_at, (v_job.status = 'completed')::int,
           (v_job.status = 'failed')::int, (v_job.status = 'cancelled')::int);
-  if v_job.queue = any (pgwake.watched_queues()) then
+  if pgwake.is_announced(v_job.queue, pgwake.get_audience()) then
     perform pgwake.announce(array[
       pgwake.status_event(v_job.id, v_job.queue, v_job.kind, v_old_status, v_job.status)]);
   end if;

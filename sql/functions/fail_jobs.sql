@@ -33,7 +33,7 @@ as $$
 #variable_conflict use_column
 declare
   v_outcomes text[];
-  v_watched text[] := pgwake.watched_queues();
+  v_audience pgwake.audience := pgwake.get_audience();
   v_item record;
   v_job record;
   v_outcome text;
@@ -89,7 +89,7 @@ begin
         end
       where j.id = v_item.id;
       perform pgwake.ring(v_job.queue);
-      if v_job.queue = any (v_watched) then
+      if pgwake.is_announced(v_job.queue, v_audience) then
         perform pgwake.announce(array[
           pgwake.status_event(v_item.id, v_job.queue, v_job.kind, 'running', 'pending')]);
       end if;

@@ -27,7 +27,7 @@ declare
   v_cancelled bigint[];
   v_queues text[];
   v_events text[];
-  v_watched text[] := pgwake.watched_queues();
+  v_audience pgwake.audience := pgwake.get_audience();
 begin
   perform pgwake.check_leases(release_jobs.job_ids, release_jobs.lease_ids);
   if release_jobs.reason is null or release_jobs.reason not in ('unstarted', 'shutdown', 'unknown_kind') then
@@ -68,7 +68,7 @@ begin
   )
   select array_agg(r.id), array_agg(distinct r.queue),
     array_agg(pgwake.status_event(r.id, r.queue, r.kind, 'running', 'pending'))
-      filter (where r.queue = any (v_watched))
+      filter (where pgwake.is_announced(r.queue, v_audience))
   into v_released, v_queues, v_events
   from released as r;
   perform pgwake.ring(q.name) from unnest(v_queues) as q(name);

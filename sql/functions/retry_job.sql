@@ -56,7 +56,7 @@ begin
   end if;
 
   perform pgwake.ring(v_job.queue);
-  if v_job.queue = any (pgwake.watched_queues()) then
+  if pgwake.is_announced(v_job.queue, pgwake.get_audience()) then
     perform pgwake.announce(array[
       pgwake.status_event(v_job.id, v_job.queue, v_job.kind, v_old_status, 'pending')]);
   end if;

@@ -124,6 +124,22 @@ WRAPPER
   mv "$1.new" "$1"
 }
 
+# The pooler of tests/worker/test_pooler.py, with the libraries that a new machine lacks.
+unpack_pgbouncer() {
+  say "unpacking Debian's PgBouncer"
+  update_apt "$1.new"
+  unpack_packages "$1.new" pgbouncer
+  cat >"$1.new/bin/pgbouncer" <<'WRAPPER'
+#!/bin/sh
+root=$(cd "${0%/*}/.." && pwd)
+libraries=$(uname -m)-linux-gnu
+export LD_LIBRARY_PATH="$root/usr/lib/$libraries:$root/lib/$libraries"
+exec "$root/usr/sbin/pgbouncer" "$@"
+WRAPPER
+  chmod +x "$1.new/bin/pgbouncer"
+  mv "$1.new" "$1"
+}
+
 # add_tool NAME: to the end of the search path, unless the system has it.
 add_tool() {
   local folder=$checkout/.cache/$1-$release
@@ -143,4 +159,5 @@ if command -v apt-get >/dev/null; then
   export PGWAKE_TEST_DEBIAN_PG_BIN=$debian/bin
   add_tool spin
   add_tool cc
+  add_tool pgbouncer
 fi

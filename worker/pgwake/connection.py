@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 import structlog
@@ -16,16 +16,24 @@ log = structlog.get_logger()
 # Set on every session, so that what a role or a database sets for others can't break a
 # statement of ours: a raised isolation level would make contention an error, and a
 # time-out made for web requests would end the upkeep.
+#
+# Not on a pooler's: the settings would stay behind in a session that others use too. A
+# pooler answers with a process id that is not the server's, so there it sets nothing.
 _SESSION = """
-set default_transaction_isolation = 'read committed';
-set default_transaction_deferrable = off;
-set statement_timeout = {statement_ms};
-set lock_timeout = 0;
-set idle_in_transaction_session_timeout = 0;
-set idle_session_timeout = 0;
-set jit = off;
-select set_config(s.name, '0', false) from pg_catalog.pg_settings as s
-where s.name = 'transaction_timeout'
+select set_config(s.name, s.setting, false)
+from (
+  values
+    ('default_transaction_isolation', 'read committed'),
+    ('default_transaction_deferrable', 'off'),
+    ('statement_timeout', '{statement_ms}'),
+    ('lock_timeout', '0'),
+    ('idle_in_transaction_session_timeout', '0'),
+    ('idle_session_timeout', '0'),
+    ('transaction_timeout', '0'),
+    ('jit', 'off')
+) as s(name, setting)
+where pg_backend_pid() = {pid}
+  and exists (select from pg_catalog.pg_settings as p where p.name = s.name)
 """
 
 # By class or code of SQLSTATE: connection, resources, operator, system; serialization
@@ -36,6 +44,16 @@ _AT_ONCE = ("40001", "40P01")
 MAX_BACKOFF_SECONDS = 2.0
 
 
+class _PooledConnection(asyncpg.Connection):
+    """A session that a pooler gives, perhaps another one for each transaction.
+
+    Nothing may be left in it that outlasts a transaction: no setting, prepared
+    statement, session lock or LISTEN.
+    """
+
+    __slots__ = ()
+
+
 async def connect(dsn: str, name: str, timeout: float) -> Connection:  # noqa: ASYNC109
     """Open a session with a deadline for all of it.
 
@@ -44,16 +62,36 @@ async def connect(dsn: str, name: str, timeout: float) -> Connection:  # noqa: A
         name: The application_name, by which operators and supervisors know it.
         timeout: Seconds for the connect, and for each statement on the server.
     """
+    options: dict[str, Any] = {
+        "timeout": timeout,
+        "server_settings": {"application_name": name[:63]},
+    }
     async with asyncio.timeout(timeout):
-        connection = await asyncpg.connect(
-            dsn, timeout=timeout, server_settings={"application_name": name[:63]}
-        )
+        connection: Connection = await asyncpg.connect(dsn, **options)
         try:
-            await connection.execute(_SESSION.format(statement_ms=int(timeout * 1000)))
+            # By the simple protocol, which prepares nothing.
+            done = await connection.execute(
+                _SESSION.format(
+                    statement_ms=int(timeout * 1000), pid=connection.get_server_pid()
+                )
+            )
         except BaseException:
             connection.terminate()
             raise
-    return connection
+        if done != "SELECT 0":
+            return connection
+        connection.terminate()
+        return await asyncpg.connect(
+            dsn,
+            connection_class=_PooledConnection,
+            statement_cache_size=0,
+            **options,
+        )
+
+
+def is_pooled(connection: Connection) -> bool:
+    """Whether a session of connect() may be another one for each transaction."""
+    return type(connection) is _PooledConnection  # isinstance is asyncpg's own here
 
 
 def is_transient(error: BaseException) -> bool:

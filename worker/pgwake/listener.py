@@ -14,10 +14,17 @@ from pgwake import queue
 from pgwake.bell import Bell, Cause, Role, Wish
 from pgwake.connection import Connection, backoff, connect, describe
 from pgwake.metrics import Metrics
+from pgwake.pooler import PooledError, check_listening
 
 log = structlog.get_logger()
 
 PING_SECONDS = 5.0
+POOLED_SECONDS = 300.0  # until it tries again whether LISTEN works meanwhile
+_POOLED = {
+    "cause": "a transaction pooler stands before the database, so only the poll finds"
+    " new jobs",
+    "remedy": "set PGWAKE_LISTEN_URL to a direct connection",
+}
 _FAULTS = (
     OSError,
     TimeoutError,
@@ -89,10 +96,17 @@ class Listener:
     async def run(self) -> None:
         """Listen for ever."""
         failures = 0
+        was_told = False
         while True:
             started = monotonic()
             try:
                 await self._listen()
+            except PooledError:
+                report = log.debug if was_told else log.warning
+                was_told = True
+                report("listening is impossible", **_POOLED)
+                await asyncio.sleep(POOLED_SECONDS)
+                continue
             except _FAULTS as error:
                 problem = describe(error)
             finally:
@@ -107,6 +121,7 @@ class Listener:
     async def _listen(self) -> NoReturn:
         connection = await connect(self._dsn, self._name, self._timeout)
         try:
+            await check_listening(connection, self._dsn, self._name, self._timeout)
             connection.add_termination_listener(lambda _: self._changed.set())
             async with asyncio.timeout(self._timeout):
                 await self._begin(connection)

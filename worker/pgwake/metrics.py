@@ -82,6 +82,11 @@ class Metrics:
             "1 while the process is the one that the queue's inserts wake",
             ("queue",),
         )
+        self.notification_queue_usage = self._gauge(
+            "notification_queue_usage",
+            "how full the server's queue of notifications is, from 0 to 1: it fills"
+            " while a listener stays in a transaction; full, it fails every NOTIFY",
+        )
         self.loop_lag = self._gauge(
             "loop_lag_seconds", "how late the main loop answered the last time"
         )

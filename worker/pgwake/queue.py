@@ -57,7 +57,9 @@ _SCHEMA_VERSION = "select v.version from pgwake.schema_version as v"
 _SESSION_COUNT = """
 select count(*) from pg_stat_activity as a
 where a.datname = current_database() and a.application_name = $1
+  and (a.state <> 'idle' or not $2)
 """
+_NOTIFICATION_QUEUE_USAGE = "select pg_notification_queue_usage()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,15 @@ async def schema_version(connection: Connection) -> int | None:
     return version
 
 
-async def session_count(connection: Connection, application_name: str) -> int:
-    """Return how many sessions of that name the database has."""
-    count: int = await connection.fetchval(_SESSION_COUNT, application_name)
+async def session_count(
+    connection: Connection, application_name: str, *, busy: bool = False
+) -> int:
+    """Return how many sessions of that name the database has; only the busy ones?"""
+    count: int = await connection.fetchval(_SESSION_COUNT, application_name, busy)
     return count
+
+
+async def notification_queue_usage(connection: Connection) -> float:
+    """Return how full the server's queue of notifications is, from 0 to 1."""
+    usage: float = await connection.fetchval(_NOTIFICATION_QUEUE_USAGE)
+    return usage

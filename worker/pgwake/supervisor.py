@@ -13,7 +13,7 @@ import structlog
 
 from pgwake import names, queue
 from pgwake.child import Child
-from pgwake.connection import Connection, Session, backoff, describe
+from pgwake.connection import Connection, Session, backoff, describe, is_pooled
 from pgwake.errors import EXIT_CONFIG
 from pgwake.settings import Settings
 
@@ -107,7 +107,9 @@ class Supervisor:
         given_back: list[tuple[str, str, int]] = []
 
         async def once(connection: Connection) -> bool:
-            sessions = await queue.session_count(connection, application)
+            # A pooler keeps idle sessions open, under the name of their last client.
+            busy = is_pooled(connection)
+            sessions = await queue.session_count(connection, application, busy=busy)
             given_back.extend(await queue.release_worker_jobs(connection, child.name))
             if not sessions:
                 for name in child.queues:  # it may have had the bell

@@ -85,3 +85,5 @@ class Upkeep:
     async def _show_queues(self) -> None:
         for row in await self._session.call(queue.get_queue_stats):
             self._metrics.show_queue(row)
+        usage = await self._session.call(queue.notification_queue_usage)
+        self._metrics.notification_queue_usage.set(usage)

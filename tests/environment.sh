@@ -140,6 +140,24 @@ WRAPPER
   mv "$1.new" "$1"
 }
 
+# A clock that goes wrong, for tests/worker/test_clocks.py. Debian's own wrapper knows
+# only where the library would have been installed.
+unpack_faketime() {
+  say "unpacking Debian's libfaketime"
+  update_apt "$1.new"
+  unpack_packages "$1.new" libfaketime
+  cat >"$1.new/bin/faketime" <<'WRAPPER'
+#!/bin/sh
+# faketime -f OFFSET PROGRAM [ARGUMENT...]
+root=$(cd "${0%/*}/.." && pwd)
+export FAKETIME=$2 LD_PRELOAD="$root/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1"
+shift 2
+exec "$@"
+WRAPPER
+  chmod +x "$1.new/bin/faketime"
+  mv "$1.new" "$1"
+}
+
 # add_tool NAME: to the end of the search path, unless the system has it.
 add_tool() {
   local folder=$checkout/.cache/$1-$release
@@ -160,4 +178,5 @@ if command -v apt-get >/dev/null; then
   add_tool spin
   add_tool cc
   add_tool pgbouncer
+  add_tool faketime
 fi

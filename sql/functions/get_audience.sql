@@ -20,11 +20,11 @@ as $$
 declare
   v_audience pgwake.audience := row(false, '{}'::text[]);
 begin
-  if coalesce(nullif(current_setting('pgwake.notify', true), ''), 'on') = 'off' then
+  if current_setting('pgwake.notify', true) = 'off' then
     return v_audience;
   end if;
   v_audience.is_watched :=
-    coalesce(current_setting('pgwake.is_watching', true), '') = 'on'
+    current_setting('pgwake.is_watching', true) is not distinct from 'on'
     or not (pg_try_advisory_lock(1885828973, 0) and pg_advisory_unlock(1885828973, 0));
   v_audience.exceptions := array(
     select q.name

@@ -17,6 +17,8 @@ from pgwake.embedded import free_port
 
 PoolMode = Literal["transaction", "session"]
 
+# Fewer than a worker has sessions, where they are lent by the transaction.
+_POOL_SIZE: dict[PoolMode, int] = {"transaction": 3, "session": 20}
 _CONFIGURATION = """
 [databases]
 * = host={host} port={port} user={user} password={password}
@@ -26,7 +28,7 @@ listen_port = {own_port}
 unix_socket_dir =
 auth_type = any
 pool_mode = {mode}
-default_pool_size = 20
+default_pool_size = {size}
 max_client_conn = 200
 """
 
@@ -50,6 +52,7 @@ def pgbouncer(database: str, mode: PoolMode) -> Iterator[str]:
             password=direct.password,
             own_port=port,
             mode=mode,
+            size=_POOL_SIZE[mode],
         )
     )
     for path in (folder, configuration):

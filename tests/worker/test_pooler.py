@@ -124,9 +124,7 @@ async def test_nothing_is_left_in_the_sessions_that_a_pooler_lends_to_others(
                 " where datname = current_database())"
             )
     # All that the pooler has, at once: each transaction holds one.
-    others = [
-        await connect(transaction_pooler, statement_cache_size=0) for _ in "12345"
-    ]
+    others = [await connect(transaction_pooler, statement_cache_size=0) for _ in "123"]
     for session in others:
         await session.execute("begin")
     for session in others:

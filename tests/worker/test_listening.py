@@ -38,6 +38,12 @@ async def test_a_half_open_session_is_found_by_its_ping_and_replaced(
         embedded(database, quick(), listen_url=relay.url, query_timeout=1) as worker,
     ):
         await wait_for(lambda: asyncio.sleep(0, gauge(worker, "bell_held")), 10)
+
+        async def has_only_pings_left() -> bool:
+            rows = await sessions(connection)
+            return any(row["query"] == "select" for row in rows)
+
+        await wait_for(has_only_pings_left, 10)
         relay.freeze()
         job_id = await insert(connection, "quick")
         await wait_for(lambda: asyncio.sleep(0, gauge(worker, "listener_up") == 0), 10)

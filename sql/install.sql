@@ -41,6 +41,10 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/raise_outcome.sql
 \ir functions/end_job.sql
 \ir functions/enqueue.sql
+\ir functions/claim_cost.sql
+\ir functions/dead_lanes.sql
+\ir functions/check_cursor.sql
+\ir functions/session_cursors.sql
 \ir functions/claim_batch.sql
 \ir functions/claim_jobs.sql
 \ir functions/claim_next_job.sql

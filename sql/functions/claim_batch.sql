@@ -4,20 +4,33 @@
 --             process id
 --   lease     how long without extend_leases(), 1 second to 1 day; null: the queue's,
 --             else 5 minutes
---   cursor    opaque: what the last claim answered, or null
+--   cursor    opaque: what the last claim of this queue answered, or null
 --   suspects  false: leaves out jobs with two crashes or more, and takes at most one that
 --             crashed once, so that a worker never holds many of them together;
 --             true: takes only suspects. Run those alone.
 --
 -- Always one row. jobs: in claim order, which is priority descending, run_at, id; all
--- under one fresh lease_id. next_run_at: if fewer than count were claimed, when the
--- next job is due, or the queue's pause ends; null if there is none. claimed_at: the
--- queue's clock. A paused queue gives nothing.
+-- under one fresh lease_id. claimed_at: the queue's clock. A paused queue gives nothing.
+--
+-- next_run_at: null if count were claimed. Else the least run_at of what is left, or the
+-- end of the queue's pause; null if there is none. Not later than claimed_at: a job is
+-- due that this claim could not have, since somebody has it locked (his rollback tells
+-- nobody) or it crashed once and has to come alone. Look again soon.
+--
+-- cursor: null while looks are cheap. An index keeps dead entries until vacuum has been
+-- there, and can't lose them under an old snapshot; a look from the head of the queue
+-- wades through them. Once that costs more than 500 entries, or twice the count, the
+-- cursor remembers where each lane (priority, crashed or not) is alive. A claim with a
+-- cursor starts there, and looks from the head only when the last such look was 20 times
+-- as long ago as it took, or a minute; its next_run_at is not later than that. Until
+-- then it may miss what lies behind: jobs that were committed much later than others of
+-- their run_at, or given back. New jobs, and those of other priorities, it finds at
+-- once. A cursor can't be wrong for longer than that minute.
 --
 -- Raises PW003. Locks the jobs it takes (and one that had to make room for one that
--- crashed), skips locked ones. Steps through the priorities in use, since one scan over
--- all of them wades through everything that is scheduled for later at a higher one.
--- Rides jobs_claim_idx, jobs_crashed_idx.
+-- crashed), skips locked ones. Steps through the lanes in use, since one scan over all
+-- priorities wades through everything that is scheduled for later at a higher one.
+-- Rides jobs_claim_idx, then jobs_live_pkey.
 create or replace function pgwake.claim_batch(
   queue text,
   count int,
@@ -45,13 +58,45 @@ declare
   v_worker text := coalesce(
     claim_batch.worker, format('%s:%s', current_setting('application_name'), pg_backend_pid()));
   v_lease_id uuid := gen_random_uuid();
-  v_priority smallint := 32767;
   v_ids bigint[] := '{}';
-  v_more bigint[];
-  v_id bigint;
-  v_next timestamptz;
   v_audience pgwake.audience := pgwake.get_audience();
   v_events text[];
+
+  -- The cursor: places is an object, lane -> [run_at, id] to start behind, perhaps with
+  -- [run_at, id] to start behind next; next_at is [next_run_at] where it is slow to find.
+  v_slow int := greatest(500, 2 * claim_batch.count);
+  v_look_at timestamptz;
+  v_places jsonb := '{}';
+  v_next_at jsonb;
+  v_is_from_head boolean := true;
+  v_began_at timestamptz := clock_timestamp();
+  v_spent interval;
+  v_cost bigint;
+
+  -- The lanes: see jobs_claim_idx.
+  v_lane int := case when claim_batch.suspects then 301 else -101 end;
+  v_end int := case when claim_batch.suspects then 503 else 302 end;
+  v_found int;
+  v_gap int;
+  v_gap_cost bigint;
+  v_is_slow boolean := false;
+  v_lanes int[] := '{}';
+  v_from_ats timestamptz[] := '{}';
+  v_from_ids bigint[] := '{}';
+
+  -- The look at one of them: behind from, up to to.
+  v_place jsonb;
+  v_here jsonb;
+  v_want int;
+  v_from timestamptz;
+  v_from_id bigint;
+  v_to timestamptz := v_now;
+  v_to_id bigint := 9223372036854775807;
+  v_more bigint[];
+  v_due_at timestamptz;
+  v_last_at timestamptz;
+  v_is_full boolean := false;
+  v_has_crashed boolean := false;
 begin
   if claim_batch.queue is null then
     perform pgwake.raise_invalid('queue is null', 'Name the queue to claim from.');
@@ -79,66 +124,118 @@ begin
     return;
   end if;
 
-  if claim_batch.suspects then
-    v_ids := array(
-      select j.id
-      from pgwake.jobs_live as j
-      where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count > 0
-        and j.crash_count >= 2 and j.run_at <= v_now
-      order by j.priority desc, j.run_at, j.id
-      limit claim_batch.count
-      for update skip locked
-    );
-  else
-    loop
-      select j.priority into v_priority
-      from pgwake.jobs_live as j
-      where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count = 0
-        and j.priority < v_priority
-      order by j.priority desc
-      limit 1;
-      exit when not found;
-
-      select array_agg(due.id) into v_more
-      from (
-        select j.id
-        from pgwake.jobs_live as j
-        where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count = 0
-          and j.priority = v_priority and j.run_at <= v_now
-        order by j.run_at, j.id
-        limit claim_batch.count - cardinality(v_ids)
-        for update skip locked
-      ) as due;
-      v_ids := v_ids || v_more;
-      exit when cardinality(v_ids) = claim_batch.count;
-
-      select j.run_at into v_next
-      from pgwake.jobs_live as j
-      where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count = 0
-        and j.priority = v_priority and j.run_at > v_now
-      order by j.run_at
-      limit 1;
-      next_run_at := least(next_run_at, v_next);
-    end loop;
-
-    -- One that crashed once, if there is room or its turn comes before the last of these.
-    select j.id into v_id
-    from pgwake.jobs_live as j
-    where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count > 0
-      and j.crash_count = 1 and j.run_at <= v_now
-      and (
-        cardinality(v_ids) < claim_batch.count
-        or (-j.priority, j.run_at, j.id) < (
-          select -l.priority, l.run_at, l.id
-          from pgwake.jobs_live as l where l.id = v_ids[claim_batch.count])
-      )
-    order by j.priority desc, j.run_at, j.id
-    limit 1
-    for update of j skip locked;
-    if found then
-      v_ids := v_ids[:claim_batch.count - 1] || v_id;
-    end if;
+  if claim_batch.cursor is not null then
+    perform pgwake.check_cursor(claim_batch.cursor);
+    v_look_at := claim_batch.cursor ->> 'look_at';
+    v_places := coalesce(claim_batch.cursor -> 'places', '{}');
+    v_next_at := claim_batch.cursor -> 'next_at';
+    v_is_from_head := v_look_at is null
+      or v_look_at not between v_began_at and v_began_at + interval '1 minute';
   end if;
+
+  loop
+    -- To the next lane in use: one that the cursor knows, or one in the gap before it.
+    v_gap := v_lane;
+    v_lane := v_end;
+    if v_places <> '{}' then
+      select least(v_end, min(p.lane::int)) into v_lane
+      from jsonb_object_keys(v_places) as p(lane) where p.lane::int > v_gap;
+    end if;
+    v_gap_cost := pgwake.claim_cost();
+    select least(j.crash_count, 2) * 201 - j.priority into v_found
+    from pgwake.jobs_live as j
+    where j.queue = claim_batch.queue and j.status = 'pending'
+      and least(j.crash_count, 2) * 201 - j.priority > v_gap
+      and least(j.crash_count, 2) * 201 - j.priority < v_lane
+    order by least(j.crash_count, 2) * 201 - j.priority
+    limit 1;
+    v_gap_cost := pgwake.claim_cost() - v_gap_cost;
+    v_lane := coalesce(v_found, v_lane);
+    if v_gap_cost > v_slow then
+      -- Their own lanes, or those of the lane that was found, which this look makes known.
+      if claim_batch.cursor is null then
+        v_is_slow := true;
+      else
+        v_places := v_places || pgwake.dead_lanes(claim_batch.queue, v_gap, v_lane);
+      end if;
+    end if;
+    exit when v_lane >= v_end;
+
+    v_place := v_places -> v_lane::text;
+    v_from := '-infinity';
+    v_from_id := 0;
+    if not v_is_from_head and v_place is not null then
+      v_from := coalesce(v_place ->> 0, '-infinity');
+      v_from_id := coalesce(v_place ->> 1, '0');
+    end if;
+    v_lanes := v_lanes || v_lane;
+    v_from_ats := v_from_ats || v_from;
+    v_from_ids := v_from_ids || v_from_id;
+
+    v_want := claim_batch.count - cardinality(v_ids);
+    v_to := v_now;
+    v_to_id := 9223372036854775807;
+    if v_lane > 100 and not claim_batch.suspects then
+      v_want := case when v_has_crashed then 0 else 1 end;
+      if v_is_full and v_lane = v_end - 1 then
+        v_to := v_last_at;
+        v_to_id := v_ids[claim_batch.count];
+      end if;
+    end if;
+    continue when v_want = 0;
+
+    v_cost := pgwake.claim_cost();
+    select array_agg(due.id), max(due.run_at) into v_more, v_due_at
+    from (
+      select j.id, j.run_at
+      from pgwake.jobs_live as j
+      where j.queue = claim_batch.queue and j.status = 'pending'
+        and least(j.crash_count, 2) * 201 - j.priority = v_lane
+        and (j.run_at, j.id) > (v_from, v_from_id) and (j.run_at, j.id) <= (v_to, v_to_id)
+      order by j.run_at, j.id
+      limit v_want
+      for update skip locked
+    ) as due;
+    v_cost := pgwake.claim_cost() - v_cost - coalesce(cardinality(v_more), 0);
+
+    if v_place is not null or v_cost > v_slow or v_gap_cost > v_slow then
+      v_here := case
+        when v_more is not null then jsonb_build_array(v_due_at, v_more[cardinality(v_more)])
+        when v_from > v_now - interval '1 second' then jsonb_build_array(v_from, v_from_id)
+        else jsonb_build_array(v_now - interval '1 second', 0)
+      end;
+      v_place := case
+        when v_place is null then case when v_cost > v_slow then v_here else '["-infinity", 0]' end
+        when v_is_from_head then case when v_cost > v_slow then v_place end
+        when v_cost > 4 * v_slow then v_here
+        when v_cost > v_slow then coalesce(v_place -> 2, v_here)
+        when v_cost > v_slow / 2 and jsonb_array_length(v_place) = 2 then v_place || jsonb_build_array(v_here)
+        else v_place
+      end;
+      v_places := case
+        when v_place is null then v_places - v_lane::text
+        else v_places || jsonb_build_object(v_lane, v_place)
+      end;
+    end if;
+
+    continue when v_more is null;
+    if v_lane > 100 and not claim_batch.suspects then
+      v_has_crashed := true;
+      v_ids := v_ids[:claim_batch.count - 1] || v_more;
+      exit when cardinality(v_ids) = claim_batch.count;
+    else
+      v_ids := v_ids || v_more;
+      if cardinality(v_ids) = claim_batch.count then
+        exit when claim_batch.suspects;
+        -- One that crashed once comes in its turn: if it is before the last of these.
+        v_is_full := true;
+        v_last_at := v_due_at;
+        v_end := v_lane + 202;
+        v_lane := 100;
+      end if;
+    end if;
+  end loop;
+  v_spent := clock_timestamp() - v_began_at;
 
   if cardinality(v_ids) > 0 then
     with claimed as (
@@ -146,17 +243,16 @@ begin
       set status = 'running', attempt = least(j.attempt, 2147483646) + 1, lease_id = v_lease_id,
         lease_expires_at = v_now + v_lease, claimed_by = v_worker, started_at = v_now
       where j.id = any (v_ids)
-      returning j.*
+      returning j.id, j.queue, j.kind, j.priority, j.run_at,
+        row(j.id, j.lease_id, j.queue, j.kind, j.payload, j.attempt, j.max_attempts, j.lease_expires_at,
+            j.created_at, j.metadata,
+            case when j.run_at <> j.created_at or j.crash_count > 0 then
+              jsonb_strip_nulls(jsonb_build_object(
+                'run_at', nullif(j.run_at, j.created_at), 'crash_count', nullif(j.crash_count, 0)))
+            end)::pgwake.claimed_job as job
     )
     select
-      array_agg(
-        row(c.id, c.lease_id, c.queue, c.kind, c.payload, c.attempt, c.max_attempts, c.lease_expires_at,
-            c.created_at, c.metadata,
-            case when c.run_at <> c.created_at or c.crash_count > 0 then
-              jsonb_strip_nulls(jsonb_build_object(
-                'run_at', nullif(c.run_at, c.created_at), 'crash_count', nullif(c.crash_count, 0)))
-            end)::pgwake.claimed_job
-        order by c.priority desc, c.run_at, c.id),
+      array_agg(c.job order by c.priority desc, c.run_at, c.id),
       array_agg(pgwake.status_event(c.id, c.queue, c.kind, 'pending', 'running'))
         filter (where pgwake.is_announced(c.queue, v_audience))
     into jobs, v_events
@@ -164,18 +260,42 @@ begin
     perform pgwake.announce(v_events);
   end if;
 
-  -- What crashed and was left: the claimed are gone from the index's snapshot, so a due one is another to come for.
-  if cardinality(v_ids) = claim_batch.count then
-    next_run_at := null;
-  else
-    select min(j.run_at) into v_next
-    from pgwake.jobs_live as j
-    where j.queue = claim_batch.queue and j.status = 'pending' and j.crash_count > 0
-      and j.crash_count >= case when claim_batch.suspects then 2 else 1 end
-      and j.crash_count <= case when claim_batch.suspects then 2147483647 else 1 end
-      and (j.run_at > v_now or cardinality(v_ids) > 0);
-    next_run_at := least(next_run_at, v_next);
+  -- What is left: the claimed are gone from the index, as this statement sees it.
+  if cardinality(v_ids) < claim_batch.count then
+    if v_is_from_head or v_next_at is null then
+      v_began_at := clock_timestamp();
+      v_cost := pgwake.claim_cost();
+      select min(left_at.run_at) into next_run_at
+      from unnest(v_lanes, v_from_ats, v_from_ids) as v(lane, from_at, from_id)
+      cross join lateral (
+        select j.run_at
+        from pgwake.jobs_live as j
+        where j.queue = claim_batch.queue and j.status = 'pending'
+          and least(j.crash_count, 2) * 201 - j.priority = v.lane
+          and (j.run_at, j.id) > (v.from_at, v.from_id)
+        order by j.run_at, j.id
+        limit 1
+      ) as left_at;
+      v_cost := pgwake.claim_cost() - v_cost - cardinality(v_ids);
+      v_spent := v_spent + (clock_timestamp() - v_began_at);
+      v_next_at := null;
+      if v_cost > v_slow + 50 * cardinality(v_lanes) and (v_places = '{}' or not v_is_from_head) then
+        v_next_at := jsonb_build_array(next_run_at);
+      end if;
+    else
+      next_run_at := v_next_at ->> 0;
+    end if;
   end if;
+
+  if v_is_from_head then
+    v_look_at := clock_timestamp() + least(20 * v_spent, interval '1 minute');
+  elsif cardinality(v_ids) < claim_batch.count then
+    next_run_at := least(next_run_at, v_look_at + (v_now - now()));
+  end if;
+  claim_batch.cursor := case
+    when v_is_slow or v_places <> '{}' or v_next_at is not null then
+      jsonb_strip_nulls(jsonb_build_object('look_at', v_look_at, 'places', v_places, 'next_at', v_next_at))
+  end;
 end
 $$;
 

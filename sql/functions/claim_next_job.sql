@@ -2,7 +2,8 @@
 -- see claim_jobs.
 --
 -- Since it takes one at a time it takes suspects too (jobs with two crashes or more),
--- when nothing else is due.
+-- when nothing else is due. For those it keeps no cursor: each dead entry among them has
+-- cost somebody a process.
 create or replace function pgwake.claim_next_job(
   queue text default 'default', worker text default null, lease interval default null
 )

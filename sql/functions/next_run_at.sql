@@ -2,8 +2,10 @@
 -- nothing is pending.
 --
 -- How long a consumer may sleep. Jobs with two crashes or more are left out, as in a
--- claim: see next_suspect_at. Steps through the priorities in use; rides jobs_claim_idx
--- and jobs_crashed_idx.
+-- claim: see next_suspect_at. Steps through the lanes in use; rides jobs_claim_idx.
+-- While claim_jobs keeps a cursor in this session it starts there too, and is not later
+-- than the next look from the head (see claim_batch). Raises PW003 for a cursor that is
+-- none.
 create or replace function pgwake.next_run_at(queue text default 'default')
 returns timestamptz
 language plpgsql stable
@@ -14,24 +16,57 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-  v_priority smallint := 32767;
+  v_cursor jsonb := pgwake.session_cursors() -> next_run_at.queue;
+  v_look_at timestamptz;
+  v_places jsonb := '{}';
+  v_lane int := -101;
+  v_known int;
+  v_from timestamptz;
+  v_from_id bigint;
   v_run_at timestamptz;
   v_next timestamptz;
 begin
+  if v_cursor is not null then
+    perform pgwake.check_cursor(v_cursor);
+    v_look_at := v_cursor ->> 'look_at';
+    if v_look_at between clock_timestamp() and clock_timestamp() + interval '1 minute' then
+      v_places := coalesce(v_cursor -> 'places', '{}');
+      v_next := v_look_at + (pgwake.now() - now());
+      if v_cursor ? 'next_at' then
+        return least(v_next, (v_cursor #>> '{next_at,0}')::timestamptz);
+      end if;
+    end if;
+  end if;
+
   loop
-    select j.priority, j.run_at into v_priority, v_run_at
+    v_known := 302;
+    if v_places <> '{}' then
+      select least(302, min(p.lane::int)) into v_known
+      from jsonb_object_keys(v_places) as p(lane) where p.lane::int > v_lane;
+    end if;
+    select least(j.crash_count, 2) * 201 - j.priority, j.run_at into v_lane, v_run_at
     from pgwake.jobs_live as j
-    where j.queue = next_run_at.queue and j.status = 'pending' and j.crash_count = 0
-      and j.priority < v_priority
-    order by j.priority desc, j.run_at
+    where j.queue = next_run_at.queue and j.status = 'pending'
+      and least(j.crash_count, 2) * 201 - j.priority > v_lane
+      and least(j.crash_count, 2) * 201 - j.priority < v_known
+    order by least(j.crash_count, 2) * 201 - j.priority, j.run_at
     limit 1;
-    exit when not found;
+    if not found then
+      exit when v_known = 302;
+      v_lane := v_known;
+      v_from := coalesce(v_places -> v_lane::text ->> 0, '-infinity');
+      v_from_id := coalesce(v_places -> v_lane::text ->> 1, '0');
+      select j.run_at into v_run_at
+      from pgwake.jobs_live as j
+      where j.queue = next_run_at.queue and j.status = 'pending'
+        and least(j.crash_count, 2) * 201 - j.priority = v_lane
+        and (j.run_at, j.id) > (v_from, v_from_id)
+      order by j.run_at, j.id
+      limit 1;
+    end if;
     v_next := least(v_next, v_run_at);
   end loop;
-  select min(j.run_at) into v_run_at
-  from pgwake.jobs_live as j
-  where j.queue = next_run_at.queue and j.status = 'pending' and j.crash_count > 0 and j.crash_count = 1;
-  return least(v_next, v_run_at);
+  return v_next;
 end
 $$;
 

@@ -3,9 +3,13 @@
 --
 -- Rests on the job's own lease, never on a registry of workers. At most max_jobs a
 -- call. Returns how many it took, by queue and kind. A job that can't be moved (a
--- user's trigger raises) is left, with a warning, and does not stop the others. Locks
--- in id order, skips locked rows: one that is being ended can't be revived. Rides
--- jobs_lease_idx, worker by worker.
+-- user's trigger raises) is left, with a warning, and does not stop the others. Skips
+-- locked rows: one that is being ended can't be revived. Rides jobs_lease_idx, worker by
+-- worker, those first whose lease ran out first: in order of id it would read them all.
+--
+-- Under an old snapshot it wades through an entry for every job that was claimed since.
+-- A session in which that were more than 5,000 does not sweep again before 20 times the
+-- time it took, or a minute: the setting pgwake.sweep_at says when.
 create or replace function pgwake.sweep_expired_leases(max_jobs int default 1000)
 returns table (queue text, kind text, job_count bigint)
 language plpgsql volatile
@@ -18,6 +22,9 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := pgwake.now();
+  v_began_at timestamptz := clock_timestamp();
+  v_sweep_at timestamptz := nullif(current_setting('pgwake.sweep_at', true), '');
+  v_read bigint;
   v_worker text := '';
   v_message text;
   v_ids bigint[];
@@ -27,6 +34,10 @@ declare
   v_found_queues text[];
   v_found_kinds text[];
 begin
+  if v_sweep_at between v_began_at and v_began_at + interval '1 minute' then
+    return;
+  end if;
+  v_read := pg_stat_get_xact_tuples_returned('pgwake.jobs_lease_idx'::regclass);
   loop
     select j.claimed_by into v_worker
     from pgwake.jobs_live as j
@@ -41,7 +52,7 @@ begin
       select j.id, j.queue, j.kind
       from pgwake.jobs_live as j
       where j.status = 'running' and j.claimed_by = v_worker and j.lease_expires_at < v_now
-      order by j.id
+      order by j.lease_expires_at
       limit sweep_expired_leases.max_jobs - cardinality(v_kinds)
       for update skip locked
     ) as due;
@@ -64,6 +75,10 @@ begin
       end loop;
     end;
   end loop;
+  if pg_stat_get_xact_tuples_returned('pgwake.jobs_lease_idx'::regclass) - v_read > 5000 then
+    v_sweep_at := clock_timestamp() + least(20 * (clock_timestamp() - v_began_at), interval '1 minute');
+    perform set_config('pgwake.sweep_at', v_sweep_at::text, false);
+  end if;
   return query
   select u.queue, u.kind, count(*) from unnest(v_queues, v_kinds) as u(queue, kind) group by u.queue, u.kind;
 end

@@ -49,9 +49,12 @@ SIGNATURES = {
         " is_estimate boolean)"
     ),
     "maintain": "step text -> jsonb",
+    "mute": "queue text -> boolean",
     "next_run_at": "queue text -> timestamp with time zone",
     "next_suspect_at": "queues text[] -> timestamp with time zone",
     "now": "-> timestamp with time zone",
+    "open_writers": "-> text[]",
+    "park": "queue text, muted boolean -> boolean",
     "release_jobs": "job_ids bigint[], lease_ids uuid[], reason text -> text[]",
     "release_worker_jobs": (
         "worker text -> TABLE(queue text, kind text, job_count bigint)"
@@ -65,13 +68,17 @@ SIGNATURES = {
     "sweep_expired_leases": (
         "max_jobs integer -> TABLE(queue text, kind text, job_count bigint)"
     ),
+    "unmute": "queue text -> void",
+    "unpark": "queue text, muted boolean -> boolean",
     "unwatch": "-> void",
     "watch": "-> void",
 }
 INTERNAL = {"after_change_queues", "after_insert_jobs", "analyze_jobs", "announce"}
-INTERNAL |= {"append_error", "check_leases", "crash_jobs", "end_job", "finished_slot"}
-INTERNAL |= {"fold_tallies", "force_end_job", "get_audience", "is_announced"}
-INTERNAL |= {"lease_outcome", "raise_invalid", "raise_outcome", "ring", "status_event"}
+INTERNAL |= {"append_error", "bell_key", "check_cursor", "check_leases", "claim_cost"}
+INTERNAL |= {"crash_jobs", "dead_lanes", "end_job", "finished_slot", "fold_tallies"}
+INTERNAL |= {"force_end_job", "get_audience", "is_announced", "lease_outcome"}
+INTERNAL |= {"pass_baton", "raise_invalid", "raise_outcome", "ring", "session_cursors"}
+INTERNAL |= {"status_event"}
 
 CLAIMED_JOB = [
     ("id", "bigint"),
@@ -158,7 +165,7 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
         """ and not coalesce(proconfig, '{}') @> array['search_path=""']"""
         " order by proname",
     )
-    assert unpinned == ["bell_key", "is_announced", "now"]
+    assert unpinned == ["bell_key", "claim_cost", "is_announced", "now"]
 
 
 async def test_no_function_lets_a_forbidden_scan_look_dear_enough_to_compile(

@@ -114,14 +114,6 @@ async def test_a_nameless_worker_is_its_sessions_application_and_process(
     assert worker == f"mailer:{connection.get_server_pid()}"
 
 
-@pytest.mark.parametrize("suspects", [False, True])
-async def test_the_cursor_comes_back(connection: Connection, suspects: bool) -> None:
-    cursor = {"opaque": [1]}
-    row = await claim_batch(connection, cursor=cursor, suspects=suspects)
-
-    assert row["cursor"] == cursor
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

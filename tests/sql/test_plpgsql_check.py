@@ -23,8 +23,6 @@ where p.pronamespace = 'pgwake'::regnamespace
 """
 MEANT = {
     ("enqueue", "control reached end of function without RETURN"),  # its loop does not
-    ("claim_batch", 'unused parameter "cursor"'),  # clients pass it already
-    ("claim_batch", 'unmodified OUT variable "cursor"'),
 }
 
 

@@ -212,3 +212,32 @@ async def test_a_live_job_of_the_same_key_can_not_wedge_the_sweep(
     running = "select count(*) from pgwake.jobs where status = 'running'"
     assert await connection.fetchval(running) == 0
     assert await status(connection, again) == "pending"
+
+
+async def test_a_sweep_that_waded_through_dead_entries_is_not_repeated_at_once(
+    connect: Connect, connection: Connection
+) -> None:
+    holder = await connect()
+    async with holder.transaction(isolation="repeatable_read"):
+        await holder.fetchval("select pg_current_xact_id()::text")
+        await insert_many(connection, 6001)
+        held = await claim(connection, 6000, worker="w1")
+        await call(connection, "complete_jobs", **pairs(*held))
+        assert await sweep(connection) == 0
+        await claim(connection, 1, worker="w2")
+        assert await sweep(connection, "1 hour") == 0
+        assert await sweep(await connect(), "1 hour") == 1
+
+
+@pytest.mark.parametrize("sweep_at", ["", "2000-01-01 00:00+00", "9000-01-01 00:00+00"])
+async def test_a_sweep_is_never_put_off_for_more_than_a_minute(
+    connection: Connection, sweep_at: str
+) -> None:
+    await running(connection)
+    await connection.execute(
+        "select set_config('pgwake.sweep_at', $1, false)", sweep_at
+    )
+
+    assert await sweep(connection, "1 hour") == 1
+    still = await connection.fetchval("select current_setting('pgwake.sweep_at')")
+    assert still == sweep_at

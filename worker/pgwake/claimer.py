@@ -78,6 +78,7 @@ class Claimer:
         self._role = Role.ALONE
         self._rings: deque[float] = deque(maxlen=BUSY_RINGS)
         self._naps = 0  # that may still be in vain before it sleeps
+        self._cursor: str | None = None
         self._locked_since: float | None = None
         self._woken = asyncio.Event()
         self._cause: Cause = "bell"
@@ -148,6 +149,7 @@ class Claimer:
                     count,
                     self._worker,
                     self._lease,
+                    None if suspects else self._cursor,
                     suspects=suspects,
                 )
             )
@@ -160,6 +162,8 @@ class Claimer:
             )
             return None
         self._metrics.claim_seconds.observe(monotonic() - started)
+        if not suspects:
+            self._cursor = claim.cursor
         jobs = Job.from_claim(claim, started)
         self._holdings.update(jobs)
         self._metrics.claimed(jobs)

@@ -16,8 +16,9 @@ CHANNEL = "pgwake"
 BATON_CHANNEL = "pgwake_baton"
 
 _CLAIM_BATCH = """
-select b.jobs, extract(epoch from b.next_run_at - b.claimed_at)::float8, b.claimed_at
-from pgwake.claim_batch($1, $2, $3, $4, suspects => $5) as b
+select b.jobs, extract(epoch from b.next_run_at - b.claimed_at)::float8, b.claimed_at,
+  b.cursor
+from pgwake.claim_batch($1, $2, $3, $4, $5, $6) as b
 """
 _COMPLETE_JOBS = "select pgwake.complete_jobs($1, $2, $3)"
 _FAIL_JOBS = """
@@ -71,11 +72,13 @@ class Claim:
         seconds_to_next: From the claim to the next due job; None if none is known, not
             positive if one is left: locked by somebody, or one too many that crashed.
         claimed_at: When the claim was.
+        cursor: For the next claim of the queue.
     """
 
     jobs: Sequence[asyncpg.Record]
     seconds_to_next: float | None
     claimed_at: datetime
+    cursor: str | None
 
     @property
     def leaves_due(self) -> bool:
@@ -101,13 +104,16 @@ async def claim_batch(
     count: int,
     worker: str,
     lease: timedelta | None,
+    cursor: str | None = None,
     *,
     suspects: bool = False,
 ) -> Claim:
     """Claim up to count due jobs; see sql/functions/claim_batch.sql."""
-    row = await connection.fetchrow(_CLAIM_BATCH, queue, count, worker, lease, suspects)
+    row = await connection.fetchrow(
+        _CLAIM_BATCH, queue, count, worker, lease, cursor, suspects
+    )
     assert row is not None  # noqa: S101, the function always answers with one row
-    return Claim(row[0], row[1], row[2])
+    return Claim(row[0], row[1], row[2], row[3])
 
 
 async def complete_jobs(

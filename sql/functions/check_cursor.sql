@@ -1,0 +1,21 @@
+-- Refuses (PW003) what is no cursor of claim_batch. Null is one, and so is any object
+-- without what a cursor says: then it says nothing.
+create or replace function pgwake.check_cursor(cursor jsonb)
+returns void
+language plpgsql stable
+set search_path = ''
+as $$
+begin
+  perform (check_cursor.cursor ->> 'look_at')::timestamptz, (check_cursor.cursor #>> '{next_at,0}')::timestamptz;
+  perform p.lane::int, (p.place ->> 0)::timestamptz, (p.place ->> 1)::bigint,
+    (p.place #>> '{2,0}')::timestamptz, (p.place #>> '{2,1}')::bigint
+  from jsonb_each(check_cursor.cursor -> 'places') as p(lane, place);
+exception when data_exception then
+  perform pgwake.raise_invalid(
+    'this is no cursor', 'Pass what the last claim of this queue answered, or null.');
+end
+$$;
+
+comment on function pgwake.check_cursor is
+  'Internal: refuses what is no cursor of a claim.';
+revoke all on function pgwake.check_cursor from public;

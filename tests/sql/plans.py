@@ -1,0 +1,99 @@
+"""What a function's statements read: plans and buffers, as PostgreSQL tells them."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import asyncpg
+
+from sql.helpers import Row
+from support import Connection
+
+AUTO_EXPLAIN = """
+load 'auto_explain';
+set auto_explain.log_min_duration = 0;
+set auto_explain.log_analyze = on;
+set auto_explain.log_buffers = on;
+set auto_explain.log_timing = off;
+set auto_explain.log_nested_statements = on;
+set auto_explain.log_format = json;
+set client_min_messages = log;
+"""
+
+
+async def buffers(connection: Connection, function: str, **arguments: Any) -> int:
+    """Call a function of pgwake; the buffers that it touched, with all it calls.
+
+    In a transaction that is rolled back. The first call in a session reads catalogs
+    too, so it is done twice.
+    """
+    names = ", ".join(f"{name} => ${n}" for n, name in enumerate(arguments, 1))
+    statement = f"select * from pgwake.{function}({names})"
+    explain = f"explain (analyze, buffers, format json) {statement}"
+    touched = 0
+    for _ in range(2):
+        transaction = connection.transaction()
+        await transaction.start()
+        plan = await connection.fetchval(explain, *arguments.values())
+        touched = _touched(json.loads(plan)[0]["Plan"])
+        await transaction.rollback()
+    return touched
+
+
+def _touched(node: Row) -> int:
+    touched: int = node["Shared Hit Blocks"] + node["Shared Read Blocks"]
+    return touched
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement that was run, perhaps within a function, and its plan."""
+
+    text: str
+    plan: Row
+
+    @property
+    def buffers(self) -> int:
+        return _touched(self.plan)
+
+    def scans(self) -> Iterator[tuple[str, str | None]]:
+        """The tables of jobs it reads, with the index or None."""
+        for node in _nodes(self.plan):
+            table = node.get("Relation Name", "")
+            if table.startswith("jobs") and "Scan" in node["Node Type"]:
+                yield table, node.get("Index Name")
+
+
+def _nodes(plan: Row) -> Iterator[Row]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+class Explained:
+    """A superuser's session that tells of every statement, nested ones too."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._statements: list[Statement] = []
+
+    @classmethod
+    async def start(cls, connection: Connection) -> Self:
+        explained = cls(connection)
+        await connection.execute(AUTO_EXPLAIN)
+        connection.add_log_listener(explained._hear)
+        return explained
+
+    def _hear(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
+        text = str(message.message)
+        if "plan:\n" in text:
+            told = json.loads(text.partition("plan:\n")[2])
+            self._statements.append(Statement(told["Query Text"], told["Plan"]))
+
+    async def run(self, statement: str) -> list[Statement]:
+        """Run a statement; it and all that ran within it, the outermost last."""
+        self._statements.clear()
+        # By the simple protocol: the other leaves the outermost open, and untold.
+        await self.connection.execute(statement)
+        return list(self._statements)

@@ -66,7 +66,10 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/fold_tallies.sql
 \ir functions/apply_retention.sql
 \ir functions/analyze_jobs.sql
+\ir functions/recount_jobs.sql
 \ir functions/maintain.sql
+\ir functions/look_at_pending.sql
+\ir functions/sum_tallies.sql
 \ir functions/get_queue_stats.sql
 \ir functions/get_job.sql
 \ir functions/next_run_at.sql

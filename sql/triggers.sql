@@ -11,8 +11,18 @@ declare
   v_audience pgwake.audience := pgwake.get_audience();
 begin
   for v_queue in
-    insert into pgwake.tallies (queue, at, enqueued)
-    select i.queue, pgwake.now(), count(*) from inserted as i group by i.queue
+    insert into pgwake.tallies
+      (queue, at, enqueued, live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows,
+       finished_slot)
+    select i.queue, pgwake.now(), count(*),
+      nullif(count(*) filter (where i.finished_at is null), 0),
+      nullif(count(*) filter (where i.status = 'waiting'), 0),
+      nullif(count(*) filter (where i.status = 'running'), 0),
+      nullif(count(*) filter (where i.status = 'failed'), 0),
+      nullif(count(*) filter (where i.status = 'completed'), 0),
+      nullif(count(*) filter (where i.status = 'cancelled'), 0), i.finished_slot
+    from inserted as i
+    group by i.queue, i.finished_slot
     returning queue
   loop
     perform pgwake.ring(v_queue);
@@ -30,6 +40,82 @@ $$;
 comment on function pgwake.after_insert_jobs is
   'Tallies, wakes and announces after an INSERT into pgwake.jobs.';
 revoke all on function pgwake.after_insert_jobs from public;
+
+-- Tallies what people's own statements on pgwake.jobs take away (-1) or bring (1). The
+-- functions name its leaves, and tally themselves.
+create or replace function pgwake.after_change_jobs()
+returns trigger
+language plpgsql
+set search_path = ''
+as $$
+declare
+  v_sign constant int := tg_argv[0];
+begin
+  insert into pgwake.tallies
+    (queue, at, live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows,
+     finished_slot)
+  select c.queue, pgwake.now(),
+    v_sign * nullif(count(*) filter (where c.finished_at is null), 0),
+    v_sign * nullif(count(*) filter (where c.status = 'waiting'), 0),
+    v_sign * nullif(count(*) filter (where c.status = 'running'), 0),
+    v_sign * nullif(count(*) filter (where c.status = 'failed'), 0),
+    v_sign * nullif(count(*) filter (where c.status = 'completed'), 0),
+    v_sign * nullif(count(*) filter (where c.status = 'cancelled'), 0), c.finished_slot
+  from changed as c
+  group by c.queue, c.finished_slot;
+  return null;
+end
+$$;
+
+comment on function pgwake.after_change_jobs is
+  'Tallies after an UPDATE or DELETE of pgwake.jobs.';
+revoke all on function pgwake.after_change_jobs from public;
+
+-- A leaf that was truncated, by retention or by hand, is empty: so are its sums. Its
+-- lock has let nobody add to them that we do not see.
+create or replace function pgwake.after_truncate_jobs()
+returns trigger
+language plpgsql
+set search_path = ''
+as $$
+declare
+  v_slot smallint := substring(tg_table_name from '^jobs_finished_([0-9]+)$');
+begin
+  if v_slot is null then
+    insert into pgwake.tallies (queue, at, live_rows, waiting_rows, running_rows, failed_rows)
+    select s.queue, pgwake.now(), s.live_rows, s.waiting_rows, s.running_rows, s.failed_rows
+    from (
+      select r.queue,
+        case tg_table_name when 'jobs_live' then -sum(r.live_rows) end as live_rows,
+        case tg_table_name when 'jobs_live' then -sum(r.waiting_rows) end as waiting_rows,
+        case tg_table_name when 'jobs_live' then -sum(r.running_rows) end as running_rows,
+        case tg_table_name when 'jobs_failed' then -sum(r.failed_rows) end as failed_rows
+      from pgwake.tally_rows as r
+      group by r.queue
+    ) as s
+    where s.live_rows <> 0 or s.failed_rows <> 0;
+  else
+    insert into pgwake.tallies (queue, at, completed_rows, cancelled_rows, finished_slot)
+    select s.queue, pgwake.now(), -sum(s.completed_rows), -sum(s.cancelled_rows), v_slot
+    from (
+      select l.queue, l.completed_rows, l.cancelled_rows
+      from pgwake.tally_leaves as l
+      where l.finished_slot = v_slot
+      union all
+      select r.queue, r.completed_rows, r.cancelled_rows
+      from pgwake.tally_rows as r
+      where r.finished_slot = v_slot
+    ) as s
+    group by s.queue
+    having sum(s.completed_rows) <> 0 or sum(s.cancelled_rows) <> 0;
+  end if;
+  return null;
+end
+$$;
+
+comment on function pgwake.after_truncate_jobs is
+  'Tallies after a TRUNCATE of a leaf of pgwake.jobs.';
+revoke all on function pgwake.after_truncate_jobs from public;
 
 -- A resumed queue or a changed policy may make jobs runnable.
 create or replace function pgwake.after_change_queues()
@@ -51,6 +137,8 @@ revoke all on function pgwake.after_change_queues from public;
 -- Inside a block: "create or replace trigger" would lock out writers on every run of
 -- the installer.
 do $triggers$
+declare
+  v_leaf regclass;
 begin
   if exists (
     select from pg_trigger as t
@@ -63,6 +151,27 @@ begin
     after insert on pgwake.jobs
     referencing new table as inserted
     for each statement execute function pgwake.after_insert_jobs();
+
+  create trigger jobs_after_delete
+    after delete on pgwake.jobs
+    referencing old table as changed
+    for each statement execute function pgwake.after_change_jobs('-1');
+
+  create trigger jobs_after_update_from
+    after update on pgwake.jobs
+    referencing old table as changed
+    for each statement execute function pgwake.after_change_jobs('-1');
+
+  create trigger jobs_after_update_to
+    after update on pgwake.jobs
+    referencing new table as changed
+    for each statement execute function pgwake.after_change_jobs('1');
+
+  for v_leaf in select t.relid from pg_partition_tree('pgwake.jobs') as t where t.isleaf loop
+    execute format(
+      'create trigger jobs_after_truncate after truncate on %s '
+      'for each statement execute function pgwake.after_truncate_jobs()', v_leaf);
+  end loop;
 
   create trigger queues_after_change
     after insert or update or delete on pgwake.queues

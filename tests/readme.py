@@ -25,8 +25,10 @@ _SIGNATURE = re.compile(
 )
 _COMMENT = re.compile(r"comment on function pgwake\.\w+ is\s+'(.*)';", re.DOTALL)
 _INTERNAL = {
+    "after_change_jobs",
     "after_change_queues",
     "after_insert_jobs",
+    "after_truncate_jobs",
     "analyze_jobs",
     "announce",
     "append_error",

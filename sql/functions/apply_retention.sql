@@ -72,26 +72,37 @@ begin
 
   for v_slot in select r.slot from pgwake.ring_slots as r order by r.slot loop
     execute format(
+      'with gone as ('
       'delete from pgwake.jobs_finished_%1$s where ctid = any (array('
       'select j.ctid from pgwake.jobs_finished_%1$s as j left join pgwake.queues as q on q.name = j.queue '
       'where j.finished_at < $1 - $2 and j.finished_at < $1 - coalesce(q.retention_completed, ''7 days'') '
-      'limit $3 for update of j skip locked))', v_slot)
-    using v_now, v_shortest, apply_retention.max_rows;
-    get diagnostics v_deleted = row_count;
+      'limit $3 for update of j skip locked)) returning queue, status), '
+      'tallied as (insert into pgwake.tallies (queue, at, completed_rows, cancelled_rows, finished_slot) '
+      'select g.queue, $1, -count(*) filter (where g.status = ''completed''), '
+      '-count(*) filter (where g.status = ''cancelled''), %1$s from gone as g group by g.queue) '
+      'select count(*) from gone', v_slot)
+    into v_deleted using v_now, v_shortest, apply_retention.max_rows;
     v_count := v_count + v_deleted;
   end loop;
 
-  delete from pgwake.jobs_failed
-  where ctid = any (array(
-    select j.ctid
-    from pgwake.jobs_failed as j
-    left join pgwake.queues as q on q.name = j.queue
-    where j.finished_at < v_now - v_shortest_failed
-      and j.finished_at < v_now - coalesce(q.retention_failed, interval '90 days')
-    order by j.finished_at
-    limit apply_retention.max_rows
-    for update of j skip locked));
-  get diagnostics v_deleted = row_count;
+  with gone as (
+    delete from pgwake.jobs_failed
+    where ctid = any (array(
+      select j.ctid
+      from pgwake.jobs_failed as j
+      left join pgwake.queues as q on q.name = j.queue
+      where j.finished_at < v_now - v_shortest_failed
+        and j.finished_at < v_now - coalesce(q.retention_failed, interval '90 days')
+      order by j.finished_at
+      limit apply_retention.max_rows
+      for update of j skip locked))
+    returning queue
+  ),
+  tallied as (
+    insert into pgwake.tallies (queue, at, failed_rows)
+    select g.queue, v_now, -count(*) from gone as g group by g.queue
+  )
+  select count(*) into v_deleted from gone;
   return v_count + v_deleted;
 end
 $$;

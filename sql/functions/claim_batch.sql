@@ -257,6 +257,8 @@ begin
         filter (where pgwake.is_announced(c.queue, v_audience))
     into jobs, v_events
     from claimed as c;
+    insert into pgwake.tallies (queue, at, running_rows)
+    values (claim_batch.queue, v_now, cardinality(jobs));
     perform pgwake.announce(v_events);
   end if;
 

@@ -63,8 +63,9 @@ begin
     returning id, queue, kind, run_at, started_at
   ),
   tallied as (
-    insert into pgwake.tallies (queue, at, completed, queue_ms, execution_ms)
-    select k.queue, v_now, count(*),
+    insert into pgwake.tallies
+      (queue, at, completed, live_rows, running_rows, completed_rows, finished_slot, queue_ms, execution_ms)
+    select k.queue, v_now, count(*), -count(*), -count(*), count(*), v_slot,
       1000 * sum(greatest(extract(epoch from k.started_at - k.run_at), 0)),
       1000 * sum(greatest(extract(epoch from v_now - k.started_at), 0))
     from kept as k

@@ -45,6 +45,7 @@ begin
           else j.run_at
         end
       where j.id = v_job.id;
+      insert into pgwake.tallies (queue, at, running_rows) values (v_job.queue, pgwake.now(), -1);
       perform pgwake.ring(v_job.queue);
       if pgwake.is_announced(v_job.queue, v_audience) then
         perform pgwake.announce(array[

@@ -34,9 +34,16 @@ begin
     insert into pgwake.jobs_finished select v_job.*;
   end if;
 
-  insert into pgwake.tallies (queue, at, completed, failed, cancelled)
-  values (v_job.queue, v_job.finished_at, (v_job.status = 'completed')::int,
-          (v_job.status = 'failed')::int, (v_job.status = 'cancelled')::int);
+  insert into pgwake.tallies
+    (queue, at, completed, failed, cancelled, live_rows, waiting_rows, running_rows, failed_rows,
+     completed_rows, cancelled_rows, finished_slot)
+  select v_job.queue, v_job.finished_at, s.completed, s.failed, s.cancelled, -1,
+    case v_old_status when 'waiting' then -1 end, case v_old_status when 'running' then -1 end,
+    s.failed, s.completed, s.cancelled, v_job.finished_slot
+  from (
+    select case v_job.status when 'completed' then 1 end, case v_job.status when 'failed' then 1 end,
+      case v_job.status when 'cancelled' then 1 end
+  ) as s(completed, failed, cancelled);
   if pgwake.is_announced(v_job.queue, pgwake.get_audience()) then
     perform pgwake.announce(array[
       pgwake.status_event(v_job.id, v_job.queue, v_job.kind, v_old_status, v_job.status)]);

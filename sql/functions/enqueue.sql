@@ -35,6 +35,7 @@ as $$
 declare
   v_run_at timestamptz := coalesce(enqueue.run_at, pgwake.now());
   v_id bigint;
+  v_queue text;
   v_status text;
 begin
   if enqueue.kind is null or enqueue.queue is null or enqueue.payload is null then
@@ -72,7 +73,7 @@ begin
     end if;
 
     if enqueue.on_conflict = 'replace' then
-      select j.id, j.status into v_id, v_status
+      select j.id, j.queue, j.status into v_id, v_queue, v_status
       from pgwake.jobs_live as j
       where j.kind = enqueue.kind and j.unique_key = enqueue.unique_key
       for update;
@@ -98,6 +99,10 @@ begin
       set queue = enqueue.queue, payload = enqueue.payload, metadata = enqueue.metadata,
         priority = enqueue.priority, run_at = v_run_at, max_attempts = enqueue.max_attempts
       where j.id = v_id;
+      insert into pgwake.tallies (queue, at, live_rows, waiting_rows)
+      select m.queue, pgwake.now(), m.rows, case v_status when 'waiting' then m.rows end
+      from (values (v_queue, -1), (enqueue.queue, 1)) as m(queue, rows)
+      where v_queue <> enqueue.queue;
       perform pgwake.ring(enqueue.queue);
       return v_id;
     end if;

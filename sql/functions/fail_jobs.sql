@@ -37,6 +37,7 @@ declare
   v_item record;
   v_job record;
   v_outcome text;
+  v_retried text[] := '{}';
 begin
   perform pgwake.check_leases(fail_jobs.job_ids, fail_jobs.lease_ids);
   if exists (
@@ -88,6 +89,7 @@ begin
           else least(greatest(v_item.retry_in, interval '0'), interval '10 years')
         end
       where j.id = v_item.id;
+      v_retried := v_retried || v_job.queue;
       perform pgwake.ring(v_job.queue);
       if pgwake.is_announced(v_job.queue, v_audience) then
         perform pgwake.announce(array[
@@ -96,6 +98,8 @@ begin
     end if;
     v_outcomes[v_item.place] := v_outcome;
   end loop;
+  insert into pgwake.tallies (queue, at, running_rows)
+  select r.queue, pgwake.now(), -count(*) from unnest(v_retried) as r(queue) group by r.queue;
   return v_outcomes;
 end
 $$;

@@ -1,7 +1,8 @@
--- One step of the upkeep: sweep, fold, retention or analyze; without a step, sweep and
--- fold.
+-- One step of the upkeep: sweep, fold, retention, analyze or recount; without a step,
+-- sweep and fold.
 --
--- Workers call sweep each second and the others each minute. Where there is no worker,
+-- Workers call sweep each second, fold each ten seconds, recount each hour and the
+-- others each minute. Where there is no worker,
 -- cron or psql may. Each step has an advisory lock of its own, for the transaction:
 -- whoever comes second skips it. Call each step in its own transaction.
 --
@@ -14,7 +15,7 @@ language plpgsql volatile
 set search_path = ''
 as $$
 declare
-  v_steps constant text[] := array['sweep', 'fold', 'retention', 'analyze'];
+  v_steps constant text[] := array['sweep', 'fold', 'retention', 'analyze', 'recount'];
   v_step text;
   v_count bigint;
   v_crashed jsonb;
@@ -22,7 +23,7 @@ declare
 begin
   if maintain.step <> all (v_steps) then
     perform pgwake.raise_invalid(
-      format('step is %L', maintain.step), 'Use sweep, fold, retention or analyze.');
+      format('step is %L', maintain.step), 'Use sweep, fold, retention, analyze or recount.');
   end if;
   foreach v_step in array
     case when maintain.step is null then v_steps[1:2] else array[maintain.step] end
@@ -38,6 +39,7 @@ begin
         when 'fold' then pgwake.fold_tallies()
         when 'retention' then pgwake.apply_retention()
         when 'analyze' then pgwake.analyze_jobs()
+        when 'recount' then pgwake.recount_jobs()
       end;
     end if;
     v_done := v_done || jsonb_build_object(v_step, v_count);
@@ -47,6 +49,6 @@ end
 $$;
 
 comment on function pgwake.maintain is
-  'One step of the upkeep: sweep, fold, retention or analyze; without one, sweep and '
-  'fold.';
+  'One step of the upkeep: sweep, fold, retention, analyze or recount; without one, '
+  'sweep and fold.';
 revoke all on function pgwake.maintain from public;

@@ -65,6 +65,10 @@ begin
     where j.id = any (array(select mine.id from mine)) and j.lease_id = any (release_jobs.lease_ids)
       and j.cancel_requested_at is null
     returning j.id, j.queue, j.kind
+  ),
+  tallied as (
+    insert into pgwake.tallies (queue, at, running_rows)
+    select r.queue, pgwake.now(), -count(*) from released as r group by r.queue
   )
   select array_agg(r.id), array_agg(distinct r.queue),
     array_agg(pgwake.status_event(r.id, r.queue, r.kind, 'running', 'pending'))

@@ -15,6 +15,7 @@ as $$
 declare
   v_job pgwake.jobs_live;
   v_old_status text;
+  v_old_slot smallint;
 begin
   delete from pgwake.jobs_failed as j where j.id = retry_job.job_id returning j.* into v_job;
   if not found then
@@ -33,6 +34,7 @@ begin
   end if;
 
   v_old_status := v_job.status;
+  v_old_slot := v_job.finished_slot;
   v_job.status := 'pending';
   v_job.run_at := pgwake.now();
   v_job.attempt := 0;
@@ -55,6 +57,9 @@ begin
       hint = 'That job does the work now; retry this one when it has ended, or leave it.';
   end if;
 
+  insert into pgwake.tallies (queue, at, live_rows, failed_rows, cancelled_rows, finished_slot)
+  values (v_job.queue, v_job.run_at, 1, case v_old_status when 'failed' then -1 end,
+          case v_old_status when 'cancelled' then -1 end, v_old_slot);
   perform pgwake.ring(v_job.queue);
   if pgwake.is_announced(v_job.queue, pgwake.get_audience()) then
     perform pgwake.announce(array[

@@ -32,8 +32,8 @@ WORKERS = [
 PRODUCERS = 16
 ASLEEP = """
 select count(*) from pg_stat_activity as a
-where a.datname = current_database() and a.query ~ '^select$|pgwake.(park|unmute|open_writers)'
-  and a.pid <> pg_backend_pid()
+where a.datname = current_database() and a.pid <> pg_backend_pid()
+  and a.query ~ '^select$|pgwake.(park|unmute|open_writers)'
 """
 INSERT = """
 insert into pgwake.jobs (queue, kind, payload)

@@ -22,6 +22,24 @@ select id, queue, priority, status, attempt, crash_count, bounce_count, unique_k
   cancel_requested_at is not null, coalesce(jsonb_array_length(errors), 0)
 from pgwake.jobs order by id
 """
+COUNTED = """
+select array_agg(c order by queue) from (
+  select queue,
+    count(*) filter (where status = 'pending' and run_at <= pgwake.now()) as pending,
+    count(*) filter (where status = 'pending' and run_at > pgwake.now()) as scheduled,
+    count(*) filter (where status = 'waiting') as waiting,
+    count(*) filter (where status = 'running') as running,
+    count(*) filter (where status = 'completed') as completed,
+    count(*) filter (where status = 'failed') as failed,
+    count(*) filter (where status = 'cancelled') as cancelled
+  from pgwake.jobs group by queue) as c
+"""
+TALLIED = """
+select array_agg(c order by queue) from (
+  select queue, pending_count, scheduled_count, waiting_count, running_count,
+    completed_count, failed_count, cancelled_count
+  from pgwake.get_queue_stats()) as c
+"""
 
 
 class Comparison(RuleBasedStateMachine):
@@ -116,6 +134,10 @@ class Comparison(RuleBasedStateMachine):
             )
             for job, row in zip(self.jobs.values(), rows, strict=True)
         ]
+
+    @invariant()
+    def counts_are_those_of_the_rows(self) -> None:
+        assert self.one(COUNTED) == self.one(TALLIED)
 
     @invariant()
     def totals_are_as_the_model_says(self) -> None:

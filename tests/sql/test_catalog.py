@@ -55,6 +55,7 @@ SIGNATURES = {
     "now": "-> timestamp with time zone",
     "open_writers": "-> text[]",
     "park": "queue text, muted boolean -> boolean",
+    "recount_jobs": "max_bytes bigint -> integer",
     "release_jobs": "job_ids bigint[], lease_ids uuid[], reason text -> text[]",
     "release_worker_jobs": (
         "worker text -> TABLE(queue text, kind text, job_count bigint)"
@@ -79,6 +80,8 @@ INTERNAL |= {"crash_jobs", "dead_lanes", "end_job", "finished_slot", "fold_talli
 INTERNAL |= {"force_end_job", "get_audience", "is_announced", "lease_outcome"}
 INTERNAL |= {"pass_baton", "raise_invalid", "raise_outcome", "ring", "session_cursors"}
 INTERNAL |= {"status_event"}
+INTERNAL |= {"after_change_jobs", "after_truncate_jobs", "look_at_pending"}
+INTERNAL |= {"sum_tallies"}
 
 CLAIMED_JOB = [
     ("id", "bigint"),

@@ -14,7 +14,7 @@ from sql.helpers import (
 )
 from support import Connect, Connection
 
-STEPS = {"sweep": 1, "fold": 2, "retention": 3, "analyze": 4}
+STEPS = {"sweep": 1, "fold": 2, "retention": 3, "analyze": 4, "recount": 5}
 
 
 async def maintain(connection: Connection, step: str | None = None) -> dict[str, Any]:
@@ -27,7 +27,7 @@ async def test_without_a_step_it_sweeps_and_folds(connection: Connection) -> Non
     await set_clock(connection, "1 hour")
 
     done = await maintain(connection)
-    assert done == {"sweep": 1, "crashed": [["default", "noop", 1]], "fold": 1}
+    assert done == {"sweep": 1, "crashed": [["default", "noop", 1]], "fold": 2}
     assert await status(connection, held["id"]) == "pending"
 
 

@@ -10,10 +10,15 @@ cross join lateral plpgsql_check_function_tb(
   p.oid,
   case p.proname
     when 'after_insert_jobs' then 'pgwake.jobs'::regclass
+    when 'after_change_jobs' then 'pgwake.jobs'::regclass
+    when 'after_truncate_jobs' then 'pgwake.jobs_live'::regclass
     when 'after_change_queues' then 'pgwake.queues'::regclass
     else 0
   end,
-  newtable => case p.proname when 'after_insert_jobs' then 'inserted'::name end,
+  newtable => case p.proname
+    when 'after_insert_jobs' then 'inserted'::name
+    when 'after_change_jobs' then 'changed'::name
+  end,
   performance_warnings => false,
   security_warnings => true
 ) as c

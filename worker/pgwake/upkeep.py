@@ -17,7 +17,13 @@ log = structlog.get_logger()
 
 # Seconds between the tries of each step. All workers try; whoever gets the step's lock
 # does it.
-STEPS = {"sweep": 1.0, "fold": 10.0, "retention": 60.0, "analyze": 60.0}
+STEPS = {
+    "sweep": 1.0,
+    "fold": 10.0,
+    "retention": 60.0,
+    "analyze": 60.0,
+    "recount": 3600.0,
+}
 STATS_SECONDS = 10.0
 
 

@@ -1,0 +1,104 @@
+-- How many of a queue's pending jobs are not due yet, and since when the longest-due
+-- one of them has been due (null if none is). Internal, for get_queue_stats, which
+-- knows from the tallies how many are pending: pending_rows.
+--
+-- Counts index entries from now on, at most 10,001: what is due later lies behind all
+-- that claims leave dead. Only if there are more it counts those that are due, as far,
+-- and only if there are more of these too it estimates, by what a hundred pages spread
+-- over the table hold. Steps through the priorities in use, as a claim does. Rides
+-- jobs_claim_idx, jobs_crashed_idx.
+create or replace function pgwake.look_at_pending(
+  queue text,
+  pending_rows bigint,
+  out scheduled_rows bigint,
+  out oldest_run_at timestamptz,
+  out is_estimate boolean
+)
+returns record
+language plpgsql stable
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  v_bound constant int := coalesce(nullif(current_setting('pgwake.exact_rows', true), '')::int, 10000) + 1;
+  v_now timestamptz := pgwake.now();
+  v_priorities smallint[] := '{}';
+  v_priority smallint := 32767;
+  v_run_at timestamptz;
+  v_count bigint;
+  v_due_rows bigint;
+  v_share double precision;
+  v_pages bigint;
+begin
+  select count(*) filter (where c.run_at > v_now), count(*) filter (where c.run_at <= v_now), min(c.run_at)
+  into scheduled_rows, v_due_rows, oldest_run_at
+  from (
+    select j.run_at
+    from pgwake.jobs_live as j
+    where j.queue = look_at_pending.queue and j.status = 'pending' and j.crash_count > 0
+    limit v_bound
+  ) as c;
+  is_estimate := false;
+
+  loop
+    select j.priority, j.run_at into v_priority, v_run_at
+    from pgwake.jobs_live as j
+    where j.queue = look_at_pending.queue and j.status = 'pending' and j.crash_count = 0
+      and j.priority < v_priority
+    order by j.priority desc, j.run_at
+    limit 1;
+    exit when not found;
+    v_priorities := v_priorities || v_priority;
+    oldest_run_at := least(oldest_run_at, v_run_at);
+    continue when scheduled_rows >= v_bound;
+    select count(*) into v_count
+    from (
+      select from pgwake.jobs_live as j
+      where j.queue = look_at_pending.queue and j.status = 'pending' and j.crash_count = 0
+        and j.priority = v_priority and j.run_at > v_now
+      limit v_bound - scheduled_rows
+    ) as c;
+    scheduled_rows := scheduled_rows + v_count;
+  end loop;
+  oldest_run_at := case when oldest_run_at <= v_now then oldest_run_at end;
+  if scheduled_rows < v_bound then
+    return;
+  end if;
+
+  foreach v_priority in array v_priorities loop
+    exit when v_due_rows >= v_bound;
+    select count(*) into v_count
+    from (
+      select from pgwake.jobs_live as j
+      where j.queue = look_at_pending.queue and j.status = 'pending' and j.crash_count = 0
+        and j.priority = v_priority and j.run_at <= v_now
+      limit v_bound - v_due_rows
+    ) as c;
+    v_due_rows := v_due_rows + v_count;
+  end loop;
+  if v_due_rows < v_bound then
+    scheduled_rows := look_at_pending.pending_rows - v_due_rows;
+    return;
+  end if;
+
+  is_estimate := true;
+  v_pages := pg_relation_size('pgwake.jobs_live') / current_setting('block_size')::int;
+  select avg((j.run_at > v_now)::int) into v_share
+  from pgwake.jobs_live as j
+  where j.ctid = any (array(
+      select format('(%s,%s)', b.page, o.place)::tid
+      from (select distinct v_pages * n / 100 as page from generate_series(0, 99) as n) as b
+      cross join generate_series(1, 20) as o(place)))
+    and j.queue = look_at_pending.queue and j.status = 'pending';
+  scheduled_rows := least(
+    greatest((look_at_pending.pending_rows * coalesce(v_share, 0.5))::bigint, v_bound),
+    look_at_pending.pending_rows - v_bound);
+end
+$$;
+
+comment on function pgwake.look_at_pending is
+  'Internal: how many pending jobs are not due, and the longest-due one.';
+revoke all on function pgwake.look_at_pending from public;

@@ -1,0 +1,83 @@
+-- Counts the rows of jobs, and corrects pgwake.tallies where they say otherwise.
+-- Returns how many queues' counts were wrong.
+--
+-- The functions and the triggers on pgwake.jobs keep the tallies right; what a trigger
+-- does not see makes them drift: a statement that names a leaf, logical replication, a
+-- raised session_replication_role, an emptied pgwake.tallies. Reads the live jobs, the
+-- dead letters and the finished ones from end to end, each only if they have at most
+-- max_bytes; null: whatever they have. Locks nothing: one statement's snapshot shows
+-- both the rows and what was tallied of them.
+create or replace function pgwake.recount_jobs(max_bytes bigint default 67108864)
+returns int
+language plpgsql volatile
+set search_path = ''
+set jit = off
+as $$
+declare
+  v_finished_bytes bigint := (
+    select sum(pg_relation_size(t.relid)) from pg_partition_tree('pgwake.jobs_finished') as t);
+  v_count int;
+begin
+  with counted as (
+    select j.queue, null::smallint as finished_slot, count(*) as live,
+      count(*) filter (where j.status = 'waiting') as waiting,
+      count(*) filter (where j.status = 'running') as running,
+      0 as failed, 0 as completed, 0 as cancelled
+    from pgwake.jobs_live as j
+    where (pg_relation_size('pgwake.jobs_live') <= recount_jobs.max_bytes) is not false
+    group by j.queue
+    union all
+    select r.queue, null, -sum(r.live_rows), -sum(r.waiting_rows), -sum(r.running_rows), 0, 0, 0
+    from pgwake.tally_rows as r
+    where (pg_relation_size('pgwake.jobs_live') <= recount_jobs.max_bytes) is not false
+    group by r.queue
+    union all
+    select j.queue, null, 0, 0, 0, count(*), 0, 0
+    from pgwake.jobs_failed as j
+    where (pg_relation_size('pgwake.jobs_failed') <= recount_jobs.max_bytes) is not false
+    group by j.queue
+    union all
+    select r.queue, null, 0, 0, 0, -sum(r.failed_rows), 0, 0
+    from pgwake.tally_rows as r
+    where (pg_relation_size('pgwake.jobs_failed') <= recount_jobs.max_bytes) is not false
+    group by r.queue
+    union all
+    select j.queue, j.finished_slot, 0, 0, 0, 0,
+      count(*) filter (where j.status = 'completed'), count(*) filter (where j.status = 'cancelled')
+    from pgwake.jobs_finished as j
+    where (v_finished_bytes <= recount_jobs.max_bytes) is not false
+    group by j.queue, j.finished_slot
+    union all
+    select l.queue, l.finished_slot, 0, 0, 0, 0, -l.completed_rows, -l.cancelled_rows
+    from pgwake.tally_leaves as l
+    where (v_finished_bytes <= recount_jobs.max_bytes) is not false
+    union all
+    select r.queue, r.finished_slot, 0, 0, 0, 0, -r.completed_rows, -r.cancelled_rows
+    from pgwake.tally_rows as r
+    where r.finished_slot is not null and (v_finished_bytes <= recount_jobs.max_bytes) is not false
+  ),
+  wrong as (
+    select c.queue, c.finished_slot, nullif(sum(c.live), 0) as live, nullif(sum(c.waiting), 0) as waiting,
+      nullif(sum(c.running), 0) as running, nullif(sum(c.failed), 0) as failed,
+      nullif(sum(c.completed), 0) as completed, nullif(sum(c.cancelled), 0) as cancelled
+    from counted as c
+    group by c.queue, c.finished_slot
+  ),
+  corrected as (
+    insert into pgwake.tallies
+      (queue, at, live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows,
+       finished_slot)
+    select w.queue, pgwake.now(), w.live, w.waiting, w.running, w.failed, w.completed, w.cancelled,
+      w.finished_slot
+    from wrong as w
+    where num_nonnulls(w.live, w.waiting, w.running, w.failed, w.completed, w.cancelled) > 0
+    returning queue
+  )
+  select count(distinct c.queue) into v_count from corrected as c;
+  return v_count;
+end
+$$;
+
+comment on function pgwake.recount_jobs is
+  'Corrects the counts of get_queue_stats by counting; returns how many queues were wrong.';
+revoke all on function pgwake.recount_jobs from public;

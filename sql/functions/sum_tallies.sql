@@ -1,0 +1,75 @@
+-- The rows of get_queue_stats, in PL/pgSQL, so that they are not planned anew at each
+-- call before PostgreSQL 18; there no parameter can have the name of a column. Internal.
+create or replace function pgwake.sum_tallies(of_queue text)
+returns table (
+  queue text,
+  pending_count bigint,
+  scheduled_count bigint,
+  waiting_count bigint,
+  running_count bigint,
+  completed_count bigint,
+  failed_count bigint,
+  cancelled_count bigint,
+  oldest_pending_age interval,
+  avg_queue_time_ms double precision,
+  avg_execution_time_ms double precision,
+  enqueued_total bigint,
+  completed_total bigint,
+  failed_total bigint,
+  is_estimate boolean
+)
+language plpgsql stable
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := pgwake.now();
+begin
+  return query
+  with summed as materialized (
+    select r.queue, sum(r.enqueued) as enqueued, sum(r.completed) as completed, sum(r.failed) as failed,
+      (coalesce(sum(r.live_rows), 0) - coalesce(sum(r.running_rows), 0) - coalesce(sum(r.waiting_rows), 0))::bigint
+        as pending_rows,
+      sum(r.waiting_rows) as waiting_rows, sum(r.running_rows) as running_rows,
+      sum(r.completed_rows) as completed_rows, sum(r.failed_rows) as failed_rows,
+      sum(r.cancelled_rows) as cancelled_rows,
+      sum(r.queue_ms) filter (where r.at > v_now - interval '5 minutes') as queue_ms,
+      sum(r.execution_ms) filter (where r.at > v_now - interval '5 minutes') as execution_ms,
+      nullif(sum(r.completed) filter (where r.at > v_now - interval '5 minutes'), 0)::bigint as recent
+    from pgwake.tally_rows as r
+    where sum_tallies.of_queue is null or r.queue = sum_tallies.of_queue
+    group by r.queue
+  ),
+  policies as (
+    select q.name
+    from pgwake.queues as q
+    where sum_tallies.of_queue is null or q.name = sum_tallies.of_queue
+  )
+  select
+    coalesce(s.queue, q.name),
+    greatest(s.pending_rows - coalesce(p.scheduled_rows, 0), 0),
+    greatest(least(s.pending_rows, p.scheduled_rows), 0),
+    greatest(s.waiting_rows, 0)::bigint,
+    greatest(s.running_rows, 0)::bigint,
+    greatest(s.completed_rows, 0)::bigint,
+    greatest(s.failed_rows, 0)::bigint,
+    greatest(s.cancelled_rows, 0)::bigint,
+    v_now - p.oldest_run_at,
+    s.queue_ms / s.recent,
+    s.execution_ms / s.recent,
+    coalesce(s.enqueued, 0)::bigint,
+    coalesce(s.completed, 0)::bigint,
+    coalesce(s.failed, 0)::bigint,
+    coalesce(p.is_estimate, false)
+  from summed as s
+  full join policies as q on q.name = s.queue
+  left join lateral pgwake.look_at_pending(s.queue, s.pending_rows) as p on s.pending_rows > 0
+  order by 1;
+end
+$$;
+
+comment on function pgwake.sum_tallies is 'Internal: the rows of get_queue_stats.';
+revoke all on function pgwake.sum_tallies from public;

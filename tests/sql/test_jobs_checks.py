@@ -156,6 +156,7 @@ ILLEGAL_POLICY: list[tuple[dict[str, Any], str]] = [
     ({"max_attempts": 10001}, "max_attempts_is_1_to_10000"),
     ({"max_crashes": 0}, "max_crashes_is_1_to_100"),
     ({"max_crashes": 101}, "max_crashes_is_1_to_100"),
+    ({"wakeups": "never"}, "wakeups_is_known"),
     ({"status_events": "sometimes"}, "status_events_is_known"),
 ]
 ILLEGAL_INTERVALS = [

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from pgwake import Registry, Worker
+from pgwake.bell import Bell, Role, Wish
 from sql.helpers import call, insert, job
 from support import Connect, Connection, wait_for
 from worker.helpers import (
@@ -63,6 +64,57 @@ async def reserve(worker: Worker) -> None:
         return bool(lifeline and lifeline._listener._bells["default"]._elsewhere)
 
     await wait_for(knows)
+
+
+async def test_who_changes_its_mind_at_once_hears_that_it_is_still_on_duty(
+    connection: Connection,
+) -> None:
+    heard: list[tuple[Role, str | None]] = []
+    bell = Bell("default", lambda *news: heard.append(news))
+    bell.wish(Wish.NAP)
+    await bell.settle(connection)
+    assert heard.pop() == (Role.ON_DUTY, "bell")
+    bell.wish(Wish.WORK)
+    bell.wish(Wish.NAP)  # before it could be settled
+    await bell.settle(connection)
+
+    assert heard == [(Role.ON_DUTY, "bell")]
+
+
+async def test_a_worker_without_room_passes_the_bell_though_it_was_not_full(
+    connection: Connection, database: str
+) -> None:
+    """It has claimed ahead at the rate of quick jobs when a slow one takes its slot."""
+    registry = Registry()
+    go = asyncio.Event()
+
+    @registry.job("quick")
+    async def quick() -> None: ...
+
+    @registry.job("hold")
+    async def hold() -> None:
+        await go.wait()
+
+    async with (
+        embedded(database, registry, queues=("default:1",)) as first,
+        embedded(database, registry, queues=("default:1",)) as second,
+    ):
+        await connection.execute(
+            "insert into pgwake.jobs (kind) select 'quick' from generate_series(1, 500)"
+        )
+        await connection.execute(
+            "insert into pgwake.jobs (kind)"
+            " select case when n = 1 then 'hold' else 'quick' end"
+            " from generate_series(1, 50) as n"
+        )
+        held = "select claimed_by from pgwake.jobs_live where kind = 'hold'"
+        await wait_for(lambda: connection.fetchval(held))
+        holder = await connection.fetchval(held)
+        row = await ended(connection, await insert(connection, "quick"))
+        go.set()
+        await all_ended(connection)
+
+    assert row["claimed_by"] == ({first.name, second.name} - {holder}).pop()
 
 
 async def test_a_worker_whose_slots_are_taken_passes_the_bell(

@@ -52,6 +52,7 @@ class Bell:
         self._owes = False  # went off duty, and the others may not have been told
         self._elsewhere = False
         self._baton = False
+        self._was_done = False  # the claimer counts on being off duty
         self._writers: frozenset[str] | None = None  # None: not yet asked for
         self._since = 0.0
         self._next_look = 0.0
@@ -65,6 +66,7 @@ class Bell:
         """Take note of what the claimer wants; settle() has to follow."""
         self._wish = wish
         self._elsewhere = False
+        self._was_done = self._was_done or wish is Wish.WORK
 
     def begun(self) -> None:
         """Hear that a session has begun: anything may have been missed before."""
@@ -94,6 +96,9 @@ class Bell:
             if not self.is_on_duty:
                 await self._try(connection)
             elif self.is_held is (self._wish is Wish.SLEEP):
+                if self._was_done:  # and is not, having changed its mind at once
+                    self._was_done = False
+                    self._tell(Role.ON_DUTY, "bell")
                 return
             elif self.is_held:
                 await queue.mute(connection, self.name)
@@ -106,7 +111,7 @@ class Bell:
             self.is_on_duty = self.is_held = False
         elif self._owes:
             await queue.pass_baton(connection, self.name)
-        self._owes = False
+        self._owes = self._was_done = False
 
     async def _try(self, connection: Connection) -> None:
         self._baton = False

@@ -34,6 +34,8 @@ MAX_EMPTY_NAPS = 3
 # A look that takes longer, for whatever reason, leaves waking up to others.
 SLOW_LOOK_SECONDS = 2.0
 STRANGER_SECONDS = 0.1  # that another has to take the bell, which may know the kind
+# Who has had no room for so long leaves waking up to others.
+NO_ROOM_SECONDS = 0.005
 LOCKED_SECONDS = 0.005  # until the next look at due jobs that somebody has locked
 
 
@@ -181,11 +183,16 @@ class Claimer:
                 return min(room, MAX_BATCH)
             feed.low_water = ahead // 2
             feed.room.clear()
+            off_duty = asyncio.get_running_loop().call_later(
+                NO_ROOM_SECONDS, self._want, Wish.WORK
+            )
             try:
                 async with asyncio.timeout(HOARD_SECONDS):
                     await feed.room.wait()
             except TimeoutError:
                 await self._give_back()
+            finally:
+                off_duty.cancel()
 
     def _prefetch(self) -> int:
         finished = self.feed.finished - self._finished

@@ -15,7 +15,7 @@ create or replace function pgwake.look_at_pending(
   out is_estimate boolean
 )
 returns record
-language plpgsql stable
+language plpgsql stable strict
 set search_path = ''
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -1,7 +1,7 @@
 -- One step of the upkeep: sweep, fold, retention, analyze or recount; without a step,
 -- sweep and fold.
 --
--- Workers call sweep each second, fold each ten seconds, recount each hour and the
+-- Workers call sweep each second, fold each five, recount each hour and the
 -- others each minute. Where there is no worker,
 -- cron or psql may. Each step has an advisory lock of its own, for the transaction:
 -- whoever comes second skips it. Call each step in its own transaction.

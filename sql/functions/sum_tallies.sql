@@ -66,7 +66,8 @@ begin
     coalesce(p.is_estimate, false)
   from summed as s
   full join policies as q on q.name = s.queue
-  left join lateral pgwake.look_at_pending(s.queue, s.pending_rows) as p on s.pending_rows > 0
+  -- strict: not called for null
+  left join lateral pgwake.look_at_pending(s.queue, nullif(greatest(s.pending_rows, 0), 0)) as p on true
   order by 1;
 end
 $$;

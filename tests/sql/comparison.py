@@ -22,8 +22,9 @@ select id, queue, priority, status, attempt, crash_count, bounce_count, unique_k
   cancel_requested_at is not null, coalesce(jsonb_array_length(errors), 0)
 from pgwake.jobs order by id
 """
+# What there is, and what get_queue_stats says of queues that have anything.
 COUNTED = """
-select array_agg(c order by queue) from (
+select jsonb_agg(c order by queue) from (
   select queue,
     count(*) filter (where status = 'pending' and run_at <= pgwake.now()) as pending,
     count(*) filter (where status = 'pending' and run_at > pgwake.now()) as scheduled,
@@ -35,10 +36,13 @@ select array_agg(c order by queue) from (
   from pgwake.jobs group by queue) as c
 """
 TALLIED = """
-select array_agg(c order by queue) from (
-  select queue, pending_count, scheduled_count, waiting_count, running_count,
-    completed_count, failed_count, cancelled_count
-  from pgwake.get_queue_stats()) as c
+select jsonb_agg(c order by queue) from (
+  select queue, pending_count as pending, scheduled_count as scheduled,
+    waiting_count as waiting, running_count as running, completed_count as completed,
+    failed_count as failed, cancelled_count as cancelled
+  from pgwake.get_queue_stats()
+  where pending_count + scheduled_count + waiting_count + running_count
+    + completed_count + failed_count + cancelled_count > 0) as c
 """
 
 

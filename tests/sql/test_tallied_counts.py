@@ -110,10 +110,12 @@ async def test_a_fold_leaves_what_an_open_transaction_adds_to_the_next(
 
 
 async def test_a_fold_in_a_transaction_of_its_users_counts_nothing_twice(
-    connection: Connection,
+    connect: Connect, connection: Connection
 ) -> None:
+    other = await connect()
     async with connection.transaction():
         await insert_many(connection, 3)
+        await insert_many(other, 1)  # by a later transaction, which ends before
         await call(connection, "fold_tallies")
         await insert_many(connection, 2)
         assert await are_right(connection)
@@ -163,6 +165,7 @@ async def test_retention_takes_away_what_it_removes(connection: Connection) -> N
     await set_queue(
         connection, "a", retention_completed=nothing, retention_failed=nothing
     )
+    counts: list[Row] = []
     for clock in ("1 second", "8 days", "100 days"):
         await set_clock(connection, clock)
         await call(connection, "maintain", step="retention")

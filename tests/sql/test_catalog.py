@@ -238,6 +238,24 @@ async def test_every_leaf_has_a_primary_key_and_there_is_no_default_one(
     assert {tuple(row)[1:] for row in rows} == {(True, False)}
 
 
+async def test_the_hot_tables_are_vacuumed_by_the_rows_they_leave_dead(
+    connection: Connection,
+) -> None:
+    # Without a share of the table's size, without pauses: another large table keeps
+    # autovacuum busy, but a run here is short and comes often.
+    rows = await connection.fetch(
+        "select relname, o.option_name, o.option_value from pg_class"
+        ", pg_options_to_table(reloptions) as o"
+        " where relnamespace = 'pgwake'::regnamespace"
+    )
+    options = {(table, name): value for table, name, value in rows}
+    assert options["jobs_live", "fillfactor"] == "50"
+    for table in ("jobs_live", "tallies", "tally_sums"):
+        assert float(options[table, "autovacuum_vacuum_scale_factor"]) <= 0.02
+        assert int(options[table, "autovacuum_vacuum_threshold"]) <= 5000
+        assert options[table, "autovacuum_vacuum_cost_delay"] == "0"
+
+
 async def test_one_function_a_file_and_the_file_is_named_after_it(
     connection: Connection,
 ) -> None:

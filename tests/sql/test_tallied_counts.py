@@ -161,7 +161,6 @@ async def test_retention_takes_away_what_it_removes(connection: Connection) -> N
     for queue in ("a", "b"):
         await one_of_each(connection, queue)
     nothing = timedelta(0)
-    counts: list[Row] = []
     await set_queue(
         connection, "a", retention_completed=nothing, retention_failed=nothing
     )

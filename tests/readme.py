@@ -11,6 +11,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from pgwake.metrics import Metrics
 from pgwake.settings import Settings
+from pgwake.tally import Counts, Seconds
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 READMES = sorted(
@@ -68,7 +69,7 @@ def metrics_table() -> str:
     for metric in vars(Metrics([])).values():
         found = metric.values() if isinstance(metric, dict) else [metric]
         for one in found:
-            if not isinstance(one, MetricWrapperBase):
+            if not isinstance(one, MetricWrapperBase | Counts | Seconds):
                 continue
             family = next(iter(one.describe()))
             total = "_total" if family.type == "counter" else ""

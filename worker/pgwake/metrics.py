@@ -1,6 +1,6 @@
 """Prometheus metrics of one worker process, in a registry of its own."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import (
@@ -14,6 +14,7 @@ from prometheus_client import (
 )
 
 from pgwake.job import Job
+from pgwake.tally import Counts, Seconds
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300)
 
@@ -41,31 +42,29 @@ class Metrics:
         PlatformCollector(registry=self.registry)
         self._kinds = frozenset(kinds)
         job = ("queue", "kind")
-        self._claimed = self._counter("jobs_claimed", "claims of a job", job)
-        self._completed = self._counter("jobs_completed", "jobs completed", job)
-        self._failed = self._counter(
-            "jobs_failed", "jobs sent to the dead letters", job
-        )
-        self._retried = self._counter(
+        self._claimed = self._counts("jobs_claimed", "claims of a job", job)
+        self._completed = self._counts("jobs_completed", "jobs completed", job)
+        self._failed = self._counts("jobs_failed", "jobs sent to the dead letters", job)
+        self._retried = self._counts(
             "jobs_retried", "failed attempts that will be retried", job
         )
-        self._cancelled = self._counter("jobs_cancelled", "jobs cancelled", job)
+        self._cancelled = self._counts("jobs_cancelled", "jobs cancelled", job)
         self._released = self._counter(
             "jobs_released", "jobs given back unburnt", (*job, "reason")
         )
         self._crashed = self._counter(
             "jobs_crashed", "jobs taken from a dead or silent worker", job
         )
-        self._lease_lost = self._counter(
+        self._lease_lost = self._counts(
             "leases_lost", "ends refused since the lease was lost", job
         )
         self._woken = self._counter(
             "wakeups", "looks at a queue, by what caused them", ("queue", "cause")
         )
-        self._queue_seconds = self._histogram(
+        self._queue_seconds = self._seconds(
             "job_queue_seconds", "from being due to being claimed", job
         )
-        self._execution_seconds = self._histogram(
+        self._execution_seconds = self._seconds(
             "job_execution_seconds", "the handler's run", job
         )
         self.claim_seconds = self._histogram("claim_seconds", "one claim statement")
@@ -106,6 +105,12 @@ class Metrics:
             f"pgwake_{name}", text, labels, buckets=_SECONDS, registry=self.registry
         )
 
+    def _counts(self, name: str, text: str, labels: Sequence[str]) -> Counts:
+        return Counts(f"pgwake_{name}", text, labels, self.registry)
+
+    def _seconds(self, name: str, text: str, labels: Sequence[str]) -> Seconds:
+        return Seconds(f"pgwake_{name}", text, labels, self.registry, _SECONDS)
+
     def _kind(self, kind: str) -> str:
         return kind if kind in self._kinds else "(unknown)"
 
@@ -113,20 +118,25 @@ class Metrics:
         """Count claims."""
         for job in jobs:
             labels = job.queue, self._kind(job.kind)
-            self._claimed.labels(*labels).inc()
-            self._queue_seconds.labels(*labels).observe(job.queue_seconds)
+            self._claimed.add(labels)
+            self._queue_seconds.add(labels, job.queue_seconds)
 
     def ended(self, job: Job, outcome: str, seconds: float) -> None:
         """Count how an attempt ended."""
-        counter = {
-            "completed": self._completed,
-            "retry": self._retried,
-            "failed": self._failed,
-            "cancelled": self._cancelled,
-        }.get(outcome, self._lease_lost)
+        match outcome:
+            case "completed":
+                counts = self._completed
+            case "retry":
+                counts = self._retried
+            case "failed":
+                counts = self._failed
+            case "cancelled":
+                counts = self._cancelled
+            case _:
+                counts = self._lease_lost
         labels = job.queue, self._kind(job.kind)
-        counter.labels(*labels).inc()
-        self._execution_seconds.labels(*labels).observe(seconds)
+        counts.add(labels)
+        self._execution_seconds.add(labels, seconds)
 
     def released(self, job: Job, reason: str) -> None:
         """Count a job given back."""

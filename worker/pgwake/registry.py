@@ -1,24 +1,20 @@
 """Handlers: which function runs which kind of job, and how its arguments are read."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NotRequired, TypeAlias, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PydanticUserError,
-    ValidationError,
-    create_model,
-)
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
+from typing_extensions import TypedDict  # pydantic refuses typing's before 3.12
 
 from pgwake.errors import ConfigurationError, InvalidPayloadError
 from pgwake.job import Job
 
 F = TypeVar("F", bound=Callable[..., Any])
+Arguments: TypeAlias = Callable[[str], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +35,8 @@ class Handler:
     max_attempts: int | None
     timeout: float | None
     is_async: bool
-    arguments: type[BaseModel] | None
+    arguments: Arguments | None
+    defaults: Mapping[str, Any]
     job_parameter: str | None
 
     def bind(self, payload: str, job: Job) -> dict[str, Any]:
@@ -51,12 +48,14 @@ class Handler:
         bound: dict[str, Any] = {}
         if self.arguments is not None:
             try:
-                model = self.arguments.model_validate_json(payload)
+                bound = self.arguments(payload)
             except ValidationError as error:
                 raise InvalidPayloadError(_explain(self.kind, error)) from None
-            for name, field in self.arguments.model_fields.items():
-                bound[str(field.validation_alias)] = getattr(model, name)
-            bound |= model.model_extra or {}
+            for name, default in self.defaults.items():
+                if name not in bound:
+                    # A handler may change its list: the next job's is another.
+                    is_shared = isinstance(default, list | dict | set)
+                    bound[name] = deepcopy(default) if is_shared else default
         elif payload != "{}":
             raise InvalidPayloadError(
                 f"{self.kind} takes no arguments, but the payload has some"
@@ -139,7 +138,7 @@ def _handler(
         raise ConfigurationError(f"{kind}: max_attempts must be from 1 to 10000")
     if timeout is not None and not 0 < timeout <= 86_400:
         raise ConfigurationError(f"{kind}: timeout must be from 0 to 86400 seconds")
-    job_parameter, arguments = _arguments(kind, function)
+    job_parameter, arguments, defaults = _arguments(kind, function)
     return Handler(
         kind,
         function,
@@ -148,13 +147,14 @@ def _handler(
         timeout,
         inspect.iscoroutinefunction(function),
         arguments,
+        defaults,
         job_parameter,
     )
 
 
 def _arguments(
     kind: str, function: Callable[..., Any]
-) -> tuple[str | None, type[BaseModel] | None]:
+) -> tuple[str | None, Arguments | None, dict[str, Any]]:
     try:
         parameters = inspect.signature(function, eval_str=True).parameters
     except (NameError, TypeError, ValueError) as error:
@@ -163,6 +163,7 @@ def _arguments(
         ) from None
     job_parameter = None
     fields: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     extra: Literal["forbid", "allow"] = "forbid"
     for name, parameter in parameters.items():
         match parameter.kind:
@@ -176,20 +177,22 @@ def _arguments(
         if parameter.annotation is Job:
             job_parameter = name
             continue
-        # Under other names, since a model can't have fields such as "copy" or "_id".
         annotation = (
             Any if parameter.annotation is parameter.empty else parameter.annotation
         )
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[f"field_{len(fields)}"] = (
-            annotation,
-            Field(default, validation_alias=name),
-        )
+        if parameter.default is parameter.empty:
+            fields[name] = annotation
+        else:
+            fields[name] = NotRequired[annotation]
+            defaults[name] = parameter.default
     if not fields and extra == "forbid":
-        return job_parameter, None
-    config = ConfigDict(arbitrary_types_allowed=True, extra=extra)
+        return job_parameter, None, defaults
     try:
-        return job_parameter, create_model(kind, __config__=config, **fields)
+        # Not a model: what becomes of it is a dictionary, read five times as fast.
+        shape: Any = TypedDict(kind, fields)  # type: ignore[misc]  # made at run time
+        config = ConfigDict(arbitrary_types_allowed=True, extra=extra)
+        setattr(shape, "__pydantic_config__", config)  # noqa: B010
+        return job_parameter, TypeAdapter(shape).validator.validate_json, defaults
     except (PydanticUserError, SchemaError, TypeError) as error:
         raise ConfigurationError(
             f"{kind}: its annotations can't be used: {error}"

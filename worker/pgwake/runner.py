@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -39,6 +40,8 @@ class Runner:
         self.running: set[Job] = set()
         self._slots: set[asyncio.Task[None]] = set()
         self._is_closing = False
+        self._look: asyncio.TimerHandle | None = None
+        self._look_at = inf
 
     def open(self, feed: Feed) -> None:
         """Start the slots of a feed; they end when it is closed."""
@@ -103,12 +106,9 @@ class Runner:
         self, job: Job, handler: Handler, slot: "asyncio.Task[None]"
     ) -> None:
         started = job.started_at = monotonic()
-        timer = None
         if handler.timeout is not None:
             job.deadline = started + handler.timeout
-            timer = asyncio.get_running_loop().call_at(
-                asyncio.get_running_loop().time() + handler.timeout, job.stop, "timeout"
-            )
+            self._look_by(job.deadline)
         job.kind_max_attempts = handler.max_attempts
         job.task = slot
         self.running.add(job)
@@ -125,8 +125,6 @@ class Runner:
         finally:
             job.task = None
             self.running.discard(job)
-            if timer is not None:
-                timer.cancel()
 
         seconds = monotonic() - started
         if job.should_stop:
@@ -144,6 +142,31 @@ class Runner:
                 else "failed",
                 retryable=not bad_payload,
             )
+
+    def _look_by(self, deadline: float) -> None:
+        """Look for late jobs no later than then: one timer for all that run.
+
+        A timer a job would cost more than the rest of a short one.
+        """
+        if deadline >= self._look_at:
+            return
+        if self._look is not None:
+            self._look.cancel()
+        self._look_at = deadline
+        self._look = asyncio.get_running_loop().call_later(
+            deadline - monotonic(), self._stop_late
+        )
+
+    def _stop_late(self) -> None:
+        self._look_at = inf
+        now = monotonic()
+        for job in list(self.running):
+            if job.deadline is None or job.should_stop:
+                continue
+            if job.deadline <= now:
+                job.stop("timeout")
+            else:
+                self._look_by(job.deadline)
 
     def _stopped(
         self, job: Job, seconds: float, handler: Handler | None = None

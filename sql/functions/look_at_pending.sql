@@ -5,8 +5,8 @@
 -- Counts index entries from now on, at most 10,001: what is due later lies behind all
 -- that claims leave dead. Only if there are more it counts those that are due, as far,
 -- and only if there are more of these too it estimates, by what a hundred pages spread
--- over the table hold. Steps through the priorities in use, as a claim does. Rides
--- jobs_claim_idx, jobs_crashed_idx.
+-- over the table hold. Steps through the lanes in use, as a claim does. Rides
+-- jobs_claim_idx.
 create or replace function pgwake.look_at_pending(
   queue text,
   pending_rows bigint,
@@ -25,40 +25,33 @@ as $$
 declare
   v_bound constant int := coalesce(nullif(current_setting('pgwake.exact_rows', true), '')::int, 10000) + 1;
   v_now timestamptz := pgwake.now();
-  v_priorities smallint[] := '{}';
-  v_priority smallint := 32767;
+  v_lanes int[] := '{}';  -- see jobs_claim_idx
+  v_lane int := -101;
   v_run_at timestamptz;
   v_count bigint;
-  v_due_rows bigint;
+  v_due_rows bigint := 0;
   v_share double precision;
   v_pages bigint;
 begin
-  select count(*) filter (where c.run_at > v_now), count(*) filter (where c.run_at <= v_now), min(c.run_at)
-  into scheduled_rows, v_due_rows, oldest_run_at
-  from (
-    select j.run_at
-    from pgwake.jobs_live as j
-    where j.queue = look_at_pending.queue and j.status = 'pending' and j.crash_count > 0
-    limit v_bound
-  ) as c;
+  scheduled_rows := 0;
   is_estimate := false;
 
   loop
-    select j.priority, j.run_at into v_priority, v_run_at
+    select least(j.crash_count, 2) * 201 - j.priority, j.run_at into v_lane, v_run_at
     from pgwake.jobs_live as j
-    where j.queue = look_at_pending.queue and j.status = 'pending' and j.crash_count = 0
-      and j.priority < v_priority
-    order by j.priority desc, j.run_at
+    where j.queue = look_at_pending.queue and j.status = 'pending'
+      and least(j.crash_count, 2) * 201 - j.priority > v_lane
+    order by least(j.crash_count, 2) * 201 - j.priority, j.run_at
     limit 1;
     exit when not found;
-    v_priorities := v_priorities || v_priority;
+    v_lanes := v_lanes || v_lane;
     oldest_run_at := least(oldest_run_at, v_run_at);
     continue when scheduled_rows >= v_bound;
     select count(*) into v_count
     from (
       select from pgwake.jobs_live as j
-      where j.queue = look_at_pending.queue and j.status = 'pending' and j.crash_count = 0
-        and j.priority = v_priority and j.run_at > v_now
+      where j.queue = look_at_pending.queue and j.status = 'pending'
+        and least(j.crash_count, 2) * 201 - j.priority = v_lane and j.run_at > v_now
       limit v_bound - scheduled_rows
     ) as c;
     scheduled_rows := scheduled_rows + v_count;
@@ -68,13 +61,13 @@ begin
     return;
   end if;
 
-  foreach v_priority in array v_priorities loop
+  foreach v_lane in array v_lanes loop
     exit when v_due_rows >= v_bound;
     select count(*) into v_count
     from (
       select from pgwake.jobs_live as j
-      where j.queue = look_at_pending.queue and j.status = 'pending' and j.crash_count = 0
-        and j.priority = v_priority and j.run_at <= v_now
+      where j.queue = look_at_pending.queue and j.status = 'pending'
+        and least(j.crash_count, 2) * 201 - j.priority = v_lane and j.run_at <= v_now
       limit v_bound - v_due_rows
     ) as c;
     v_due_rows := v_due_rows + v_count;

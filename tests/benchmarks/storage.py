@@ -49,7 +49,7 @@ select c.relname, pg_relation_size(c.oid) + coalesce(pg_total_relation_size(null
   as bytes
 from pg_class as c
 left join pg_index as i on i.indexrelid = c.oid
-where c.relnamespace = 'pgwake'::regnamespace
+where c.relnamespace = 'pgwake'::regnamespace and c.relkind in ('r', 'i')
   and coalesce(i.indrelid, c.oid)::regclass::text ~ '^pgwake\\.(jobs_live|tall[a-z_]*)$'
 order by 1
 """

@@ -99,6 +99,17 @@ async def sessions(connection: Connection) -> list[Row]:
     return [dict(row) for row in rows]
 
 
+async def session_on_duty(connection: Connection) -> Row | None:
+    """The session that has a queue's post, and its bell if it sleeps."""
+    row = await connection.fetchrow(
+        "select a.pid, a.application_name from pg_locks as l"
+        " join pg_stat_activity as a on a.pid = l.pid"
+        " where l.locktype = 'advisory' and l.objsubid = 1"
+        " and l.mode = 'ExclusiveLock' and a.datname = current_database()"
+    )
+    return None if row is None else dict(row)
+
+
 class Samples:
     """What /metrics shows."""
 

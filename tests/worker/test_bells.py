@@ -20,6 +20,7 @@ from worker.helpers import (
     gauge,
     in_status,
     quick,
+    session_on_duty,
     wakeups,
 )
 from worker.processes import Diary, StartProcess
@@ -203,19 +204,10 @@ async def test_no_job_waits_for_a_process_that_had_the_bell_and_ended(
 
 async def bell_holder(connection: Connection) -> int:
     """The process that has the bell, by what its session's name says."""
-    name = ""
-
-    async def is_held() -> bool:
-        nonlocal name
-        name = await connection.fetchval(
-            "select a.application_name from pg_locks as l join pg_stat_activity as a"
-            " on a.pid = l.pid where l.locktype = 'advisory' and l.objsubid = 1"
-            " and l.mode = 'ExclusiveLock' and a.datname = current_database()"
-        )
-        return name is not None
-
-    await wait_for(is_held)
-    return int(name.split(":")[2])
+    await wait_for(lambda: session_on_duty(connection))
+    row = await session_on_duty(connection)
+    assert row is not None
+    return int(row["application_name"].split(":")[2])
 
 
 async def test_a_job_inserted_before_the_bell_was_taken_is_found_at_its_commit(

@@ -16,6 +16,7 @@ from worker.helpers import (
     ended,
     gauge,
     in_status,
+    session_on_duty,
     sessions,
 )
 from worker.processes import StartProcess
@@ -87,12 +88,9 @@ async def test_a_worker_has_five_sessions_however_many_slots_and_queues(
 
 
 async def listener_pid(connection: Connection) -> int:
-    """Who has the bell."""
-    pid: int = await connection.fetchval(
-        "select l.pid from pg_locks as l where l.locktype = 'advisory'"
-        " and l.mode = 'ExclusiveLock' and l.objsubid = 1 and l.database ="
-        " (select oid from pg_database where datname = current_database())"
-    )
+    row = await session_on_duty(connection)
+    assert row is not None
+    pid: int = row["pid"]
     return pid
 
 

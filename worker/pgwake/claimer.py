@@ -117,7 +117,7 @@ class Claimer:
             claim = await self._look(count)
             if claim is None:
                 self._want(Wish.WORK)
-                await self._sleep(self._poll_interval)
+                await self._sleep(None)
             elif len(claim.jobs) == count:
                 self._locked_since = None
                 self._want(Wish.WORK)

@@ -39,6 +39,11 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/check_leases.sql
 \ir functions/lease_outcome.sql
 \ir functions/raise_outcome.sql
+\ir functions/get_policy.sql
+\ir functions/free_keys.sql
+\ir functions/free_all_keys.sql
+\ir functions/status_back.sql
+\ir functions/error_fingerprint.sql
 \ir functions/end_job.sql
 \ir functions/enqueue.sql
 \ir functions/claim_cost.sql

@@ -8,6 +8,11 @@
 --            jobs_finished        completed, cancelled: a ring of 32 leaves, one a day (or installation.width days),
 --                                 emptied by truncate once its newest row is past its retention
 --          pgwake.queues          policy, one optional row a queue; without a row the defaults hold
+--          pgwake.kinds           policy, one optional row a kind: declared by workers, overridden by operators
+--          pgwake.concurrency_limits  of single concurrency keys
+--            key_looks            when to look whether a key has room
+--          pgwake.rate_buckets    what is left of each queue's rate
+--          pgwake.workers         who works, for people to look at
 --          pgwake.tallies         what happened when, and what rows came and went by it, appended by every statement
 --            tally_sums           the same, folded by maintain('fold'); the view tally_rows is both together
 --            tally_leaves         rows in each leaf of the ring, for when it is truncated
@@ -20,7 +25,9 @@
 --          running -> failed      attempts used up, told not to retry, or crashed too often
 --          waiting, pending, running -> cancelled
 --          failed, cancelled -> pending     retry_job
---          waiting is for jobs that are not in the claim's index until something else has happened
+--          (insert) -> waiting    it has a concurrency_key; waiting -> pending: the key has room, and the job is due
+--          running -> waiting     as running -> pending, of a job with a key that is not due at once
+--          failed, cancelled -> waiting     retry_job, of a job with a key
 --
 -- Invariants (the named checks below say the same)
 --          a job has a lease if and only if it is running; an ended job keeps its lease_id, so that the same end
@@ -76,6 +83,14 @@ create table if not exists pgwake.queues (
   max_crashes          int,                            -- default 5
   backoff_base         interval,                       -- default 1 second
   backoff_cap          interval,                       -- default 1 hour
+  backoff_jitter       double precision,               -- default 1: of the delay, how much is drawn
+  timeout              interval,                       -- of an attempt; default none
+  priority             smallint,                       -- for enqueue(); default 0
+  max_running          int,                            -- jobs that run at once; default no limit
+  rate_limit           double precision,               -- claims a second; default no limit
+  rate_burst           int,                            -- claims at once; default a second's worth, at least 1
+  key_limit            int,                            -- jobs of a concurrency_key at once; default 1
+  keep_order           boolean not null default false, -- a job to be retried keeps its key from the next
   retention_completed  interval,                       -- default 7 days, of cancelled ones too
   retention_failed     interval,                       -- default 90 days
   wakeups              text not null default 'asleep', -- NOTIFY while somebody has the queue's bell, or always
@@ -93,12 +108,118 @@ create table if not exists pgwake.queues (
     check (backoff_base between interval '0' and interval '1 day'),
   constraint queues_backoff_cap_is_at_most_1_year
     check (backoff_cap between interval '0' and interval '1 year'),
+  constraint queues_backoff_jitter_is_0_to_1 check (backoff_jitter between 0 and 1),
+  constraint queues_timeout_is_up_to_1_day
+    check (timeout > interval '0' and timeout <= interval '1 day'),
+  constraint queues_priority_is_minus_100_to_100 check (priority between -100 and 100),
+  constraint queues_max_running_is_1_to_100000 check (max_running between 1 and 100000),
+  constraint queues_rate_limit_is_up_to_1000000_a_second
+    check (rate_limit >= 0.00001 and rate_limit <= 1000000),
+  constraint queues_rate_burst_is_1_to_1000000 check (rate_burst between 1 and 1000000),
+  constraint queues_rate_burst_needs_rate_limit check (rate_burst is null or rate_limit is not null),
+  constraint queues_key_limit_is_1_to_10000 check (key_limit between 1 and 10000),
   constraint queues_retention_completed_is_at_most_10_years
     check (retention_completed between interval '0' and interval '10 years'),
   constraint queues_retention_failed_is_at_most_10_years
     check (retention_failed between interval '0' and interval '10 years'),
   constraint queues_wakeups_is_known check (wakeups in ('asleep', 'always')),
   constraint queues_status_events_is_known check (status_events in ('watched', 'always', 'never'))
+);
+
+-- One optional row a kind. declared_*: what workers declare by their decorators, the newest version's; only they write
+-- it. The others, which come first: what operators set; no worker writes it.
+create table if not exists pgwake.kinds (
+  name                     text collate "C" not null,
+  max_attempts             int,
+  backoff_base             interval,
+  backoff_cap              interval,
+  backoff_jitter           double precision,
+  timeout                  interval,
+  lease                    interval,
+  priority                 smallint,
+  check_payload            boolean not null default false,  -- against declared_schema, at INSERT
+  declared_max_attempts    int,
+  declared_backoff_base    interval,
+  declared_backoff_cap     interval,
+  declared_backoff_jitter  double precision,
+  declared_timeout         interval,
+  declared_lease           interval,
+  declared_priority        smallint,
+  declared_schema          jsonb,                           -- of the payload: a JSON Schema
+  declared_version         int[],                           -- of the workers' application: 2026.11.2
+  declared_by              text collate "C",
+  declared_at              timestamptz,
+  bounce_count             bigint not null default 0,       -- jobs given back by workers that don't know the kind
+  bounced_at               timestamptz,
+
+  constraint kinds_pkey primary key (name),
+  constraint kinds_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),
+  constraint kinds_max_attempts_is_1_to_10000
+    check ((max_attempts between 1 and 10000) is not false and (declared_max_attempts between 1 and 10000) is not false),
+  constraint kinds_backoff_base_is_at_most_1_day check (
+    (backoff_base between interval '0' and interval '1 day') is not false
+    and (declared_backoff_base between interval '0' and interval '1 day') is not false),
+  constraint kinds_backoff_cap_is_at_most_1_year check (
+    (backoff_cap between interval '0' and interval '1 year') is not false
+    and (declared_backoff_cap between interval '0' and interval '1 year') is not false),
+  constraint kinds_backoff_jitter_is_0_to_1
+    check ((backoff_jitter between 0 and 1) is not false and (declared_backoff_jitter between 0 and 1) is not false),
+  constraint kinds_timeout_is_up_to_1_day check (
+    (timeout > interval '0' and timeout <= interval '1 day') is not false
+    and (declared_timeout > interval '0' and declared_timeout <= interval '1 day') is not false),
+  constraint kinds_lease_is_1_second_to_1_day check (
+    (lease between interval '1 second' and interval '1 day') is not false
+    and (declared_lease between interval '1 second' and interval '1 day') is not false),
+  constraint kinds_priority_is_minus_100_to_100
+    check ((priority between -100 and 100) is not false and (declared_priority between -100 and 100) is not false),
+  constraint kinds_declared_schema_is_an_object check (jsonb_typeof(declared_schema) = 'object')
+);
+
+-- Limits of single concurrency keys, where they differ from their queue's key_limit.
+create table if not exists pgwake.concurrency_limits (
+  queue        text collate "C" not null,
+  key          text collate "C" not null,
+  max_running  int not null,  -- 0: none of its jobs is started
+
+  constraint concurrency_limits_pkey primary key (queue, key),
+  constraint concurrency_limits_queue_is_1_to_128_bytes check (octet_length(queue) between 1 and 128),
+  constraint concurrency_limits_key_is_1_to_512_bytes check (octet_length(key) between 1 and 512),
+  constraint concurrency_limits_max_running_is_0_to_10000 check (max_running between 0 and 10000)
+);
+
+-- When to look whether a concurrency key has room for a job that waits: one row for each statement that brings such
+-- jobs, ends or puts off one that held the key, or raises its limit. Whoever looks deletes it.
+create table if not exists pgwake.key_looks (
+  queue  text collate "C" not null,
+  at     timestamptz not null,
+  key    text collate "C" not null
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+  autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0
+);
+
+-- The token bucket of each queue with a rate_limit.
+create table if not exists pgwake.rate_buckets (
+  queue      text collate "C" not null,
+  tokens     double precision not null,
+  filled_at  timestamptz not null,
+
+  constraint rate_buckets_pkey primary key (queue)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Who works, for people to look at. Nothing rests on it: a worker's jobs rest on their own leases.
+create table if not exists pgwake.workers (
+  name        text collate "C" not null,  -- as in claimed_by
+  host        text,
+  pid         int,
+  queues      text[] not null,
+  kinds       text[] not null,
+  version     text,
+  started_at  timestamptz not null,
+  seen_at     timestamptz not null,
+
+  constraint workers_pkey primary key (name),
+  constraint workers_name_is_1_to_512_bytes check (octet_length(name) between 1 and 512)
 );
 
 -- One row a statement that inserts, claims, ends or gives back, so that get_queue_stats counts no jobs. What a
@@ -247,6 +368,8 @@ create table if not exists pgwake.jobs (
   finished_slot        smallint,
   cancel_requested_at  timestamptz,
   unique_key           text collate "C",
+  concurrency_key      text collate "C",
+  fingerprint          text collate "C",                      -- of the last error of a dead letter
   payload              jsonb            not null default '{}',
   metadata             jsonb,
   result               jsonb,
@@ -255,6 +378,8 @@ create table if not exists pgwake.jobs (
   constraint jobs_queue_is_1_to_128_bytes check (octet_length(queue) between 1 and 128),
   constraint jobs_kind_is_1_to_128_bytes check (octet_length(kind) between 1 and 128),
   constraint jobs_unique_key_is_1_to_512_bytes check (octet_length(unique_key) between 1 and 512),
+  constraint jobs_concurrency_key_is_1_to_512_bytes check (octet_length(concurrency_key) between 1 and 512),
+  constraint jobs_fingerprint_only_when_failed check (fingerprint is null or status = 'failed'),
   constraint jobs_status_is_known
     check (status in ('waiting', 'pending', 'running', 'completed', 'failed', 'cancelled')),
   constraint jobs_priority_is_minus_100_to_100 check (priority between -100 and 100),
@@ -353,10 +478,32 @@ begin
 
   create index jobs_failed_finished_at_idx on pgwake.jobs_failed (finished_at);
 
+  create index jobs_failed_fingerprint_idx on pgwake.jobs_failed (fingerprint, finished_at);
+
+  -- Jobs that wait for room, each key's in the order they are let in; and those that take the room up.
+  create index jobs_waiting_idx on pgwake.jobs_live (queue, concurrency_key, priority desc, run_at, id)
+    where status = 'waiting' and concurrency_key is not null;
+
+  create index jobs_key_idx on pgwake.jobs_live (queue, concurrency_key)
+    where status in ('pending', 'running') and concurrency_key is not null;
+
+  create index key_looks_due_idx on pgwake.key_looks (queue, at);
+
+  -- What claims have to know of kinds, and what inserts do.
+  create index kinds_claim_idx on pgwake.kinds (name)
+    where timeout is not null or lease is not null or declared_lease is not null;
+
+  create index kinds_insert_idx on pgwake.kinds (name)
+    where check_payload or priority is not null or declared_priority is not null;
+
+  create index queues_insert_idx on pgwake.queues (name)
+    where priority is not null;
+
   create index queues_status_events_idx on pgwake.queues (status_events, name)
     where status_events <> 'watched';
 
-  create index jobs_lease_idx on pgwake.jobs_live (claimed_by, lease_expires_at)
+  -- Each queue's running jobs, by worker: to sweep, to give back, to count.
+  create index jobs_lease_idx on pgwake.jobs_live (queue, claimed_by, lease_expires_at)
     where status = 'running';
 end
 $indexes$;
@@ -392,6 +539,11 @@ $types$;
 
 comment on table pgwake.jobs is 'Every job, for as long as it is kept. Producers insert (kind, payload, ...).';
 comment on table pgwake.queues is 'Policy, one optional row a queue; read when it is needed, so a change holds at once.';
+comment on table pgwake.kinds is 'Policy, one optional row a kind: what workers declare, and what operators set before it.';
+comment on table pgwake.concurrency_limits is 'How many jobs of one concurrency key run at once.';
+comment on table pgwake.key_looks is 'When to look whether a concurrency key has room.';
+comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
+comment on table pgwake.workers is 'Who works, for people to look at; nothing rests on it.';
 comment on table pgwake.tallies is 'What happened, a row a statement: behind get_queue_stats; see maintain(''fold'').';
 comment on table pgwake.tally_folds is 'How far the last fold of tallies came; one row.';
 comment on table pgwake.tally_sums is 'Sums of what was folded, by queue and half minute.';

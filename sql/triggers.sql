@@ -1,6 +1,22 @@
 -- What happens by itself. Statement-level: one call an INSERT or COPY, however many
 -- rows.
 
+-- A job with a concurrency key waits until the key has room for it.
+create or replace function pgwake.before_insert_jobs()
+returns trigger
+language plpgsql
+set search_path = ''
+as $$
+begin
+  new.status := 'waiting';
+  return new;
+end
+$$;
+
+comment on function pgwake.before_insert_jobs is
+  'Has a job with a concurrency key wait.';
+revoke all on function pgwake.before_insert_jobs from public;
+
 create or replace function pgwake.after_insert_jobs()
 returns trigger
 language plpgsql
@@ -8,9 +24,10 @@ set search_path = ''
 as $$
 declare
   v_queue text;
+  v_waiting_rows int;
   v_audience pgwake.audience := pgwake.get_audience();
 begin
-  for v_queue in
+  for v_queue, v_waiting_rows in
     insert into pgwake.tallies
       (queue, at, enqueued, live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows,
        finished_slot)
@@ -23,8 +40,15 @@ begin
       nullif(count(*) filter (where i.status = 'cancelled'), 0), i.finished_slot
     from inserted as i
     group by i.queue, i.finished_slot
-    returning queue
+    returning queue, waiting_rows
   loop
+    if v_waiting_rows > 0 then
+      insert into pgwake.key_looks (queue, at, key)
+      select v_queue, min(i.run_at), i.concurrency_key
+      from inserted as i
+      where i.queue = v_queue and i.status = 'waiting' and i.concurrency_key is not null
+      group by i.concurrency_key;
+    end if;
     perform pgwake.ring(v_queue);
   end loop;
 
@@ -126,6 +150,9 @@ as $$
 begin
   lock table pgwake.jobs_live in row exclusive mode;  -- seen by open_writers()
   perform pgwake.ring(coalesce(new.name, old.name));
+  if new.key_limit is distinct from old.key_limit then
+    perform pgwake.free_all_keys(coalesce(new.name, old.name));
+  end if;
   return null;
 end
 $$;
@@ -133,6 +160,22 @@ $$;
 comment on function pgwake.after_change_queues is
   'Wakes a queue whose policy has changed.';
 revoke all on function pgwake.after_change_queues from public;
+
+create or replace function pgwake.after_change_limits()
+returns trigger
+language plpgsql
+set search_path = ''
+as $$
+begin
+  lock table pgwake.jobs_live in row exclusive mode;  -- seen by open_writers()
+  perform pgwake.free_keys(array[new.queue, old.queue], array[new.key, old.key]);
+  return null;
+end
+$$;
+
+comment on function pgwake.after_change_limits is
+  'Has a concurrency key looked at whose limit has changed.';
+revoke all on function pgwake.after_change_limits from public;
 
 -- Inside a block: "create or replace trigger" would lock out writers on every run of
 -- the installer.
@@ -146,6 +189,11 @@ begin
   ) then
     return;
   end if;
+
+  create trigger jobs_before_insert
+    before insert on pgwake.jobs
+    for each row when (new.concurrency_key is not null and new.status = 'pending')
+    execute function pgwake.before_insert_jobs();
 
   create trigger jobs_after_insert
     after insert on pgwake.jobs
@@ -176,5 +224,9 @@ begin
   create trigger queues_after_change
     after insert or update or delete on pgwake.queues
     for each row execute function pgwake.after_change_queues();
+
+  create trigger limits_after_change
+    after insert or update or delete on pgwake.concurrency_limits
+    for each row execute function pgwake.after_change_limits();
 end
 $triggers$;

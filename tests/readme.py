@@ -27,6 +27,7 @@ _SIGNATURE = re.compile(
 _COMMENT = re.compile(r"comment on function pgwake\.\w+ is\s+'(.*)';", re.DOTALL)
 _INTERNAL = {
     "after_change_jobs",
+    "after_change_limits",
     "after_change_queues",
     "after_insert_jobs",
     "after_truncate_jobs",
@@ -40,6 +41,7 @@ _INTERNAL = {
     "pass_baton",
     "session_cursors",
     "apply_retention",
+    "before_insert_jobs",
     "check_leases",
     "finished_slot",
     "fold_tallies",

@@ -1,7 +1,8 @@
--- A job's errors with one more failed attempt; the last 20 are kept, messages clipped
--- to 4,000 characters and reasons to 100, so that a row's size stays bounded.
+-- A job's errors with one more failed attempt; the last 20 are kept, messages and
+-- tracebacks clipped to 2,000 characters, tracebacks at their beginning, and reasons to
+-- 100, so that a row's size stays bounded.
 create or replace function pgwake.append_error(
-  errors jsonb, attempt int, worker text, reason text, message text
+  errors jsonb, attempt int, worker text, reason text, message text, traceback text default null
 )
 returns jsonb
 language sql stable
@@ -17,8 +18,11 @@ as $$
       'at', pgwake.now(),
       'worker', append_error.worker,
       'reason', left(append_error.reason, 100),
-      'message', left(append_error.message, 4000)
-    ))
+      'message', left(append_error.message, 2000)
+    ) || case
+      when append_error.traceback is null then '{}'
+      else jsonb_build_object('traceback', right(append_error.traceback, 2000))
+    end)
 $$;
 
 comment on function pgwake.append_error is

@@ -28,6 +28,8 @@ declare
   v_slot smallint := pgwake.finished_slot(v_now);
   v_audience pgwake.audience := pgwake.get_audience();
   v_done bigint[];
+  v_queues text[];
+  v_keys text[];
   v_events text[];
 begin
   perform pgwake.check_leases(complete_jobs.job_ids, complete_jobs.lease_ids);
@@ -53,14 +55,15 @@ begin
   kept as (
     insert into pgwake.jobs_finished
       (id, queue, kind, status, priority, run_at, attempt, max_attempts, payload, metadata, unique_key,
+       concurrency_key,
        lease_id, claimed_by, crash_count, bounce_count, cancel_requested_at, created_at, started_at,
        finished_at, finished_slot, result, errors)
     select d.id, d.queue, d.kind, 'completed', d.priority, d.run_at, d.attempt, d.max_attempts, d.payload,
-      d.metadata, d.unique_key, d.lease_id, d.claimed_by, d.crash_count, d.bounce_count,
+      d.metadata, d.unique_key, d.concurrency_key, d.lease_id, d.claimed_by, d.crash_count, d.bounce_count,
       d.cancel_requested_at, d.created_at, d.started_at, v_now, v_slot, m.result, d.errors
     from done as d
     join mine as m on m.id = d.id
-    returning id, queue, kind, run_at, started_at
+    returning id, queue, kind, run_at, started_at, concurrency_key
   ),
   tallied as (
     insert into pgwake.tallies
@@ -73,11 +76,16 @@ begin
   )
   select
     array_agg(k.id),
+    array_agg(k.queue) filter (where k.concurrency_key is not null),
+    array_agg(k.concurrency_key) filter (where k.concurrency_key is not null),
     array_agg(pgwake.status_event(k.id, k.queue, k.kind, 'running', 'completed'))
       filter (where pgwake.is_announced(k.queue, v_audience))
-  into v_done, v_events
+  into v_done, v_queues, v_keys, v_events
   from kept as k;
   perform pgwake.announce(v_events);
+  if v_keys is not null then
+    perform pgwake.free_keys(v_queues, v_keys);
+  end if;
 
   if cardinality(v_done) = cardinality(complete_jobs.job_ids) then
     return array_fill('completed'::text, array[cardinality(v_done)]);

@@ -2,9 +2,10 @@
 -- Internal: the caller has decided, holds the row's lock and has tested the fence.
 --
 -- The error, if any, is kept in the job's errors with the job's attempt and worker.
--- Tallies and announces.
+-- Tallies, announces, and frees the job's concurrency key.
 create or replace function pgwake.end_job(
-  job_id bigint, new_status text, reason text default null, message text default null
+  job_id bigint, new_status text, reason text default null, message text default null,
+  traceback text default null
 )
 returns void
 language plpgsql volatile
@@ -25,9 +26,11 @@ begin
   v_job.lease_expires_at := null;
   if end_job.reason is not null then
     v_job.errors := pgwake.append_error(
-      v_job.errors, v_job.attempt, v_job.claimed_by, end_job.reason, end_job.message);
+      v_job.errors, v_job.attempt, v_job.claimed_by, end_job.reason, end_job.message,
+      end_job.traceback);
   end if;
   if end_job.new_status = 'failed' then
+    v_job.fingerprint := pgwake.error_fingerprint(v_job.kind, end_job.message);
     insert into pgwake.jobs_failed select v_job.*;
   else
     v_job.finished_slot := pgwake.finished_slot(v_job.finished_at);
@@ -44,6 +47,9 @@ begin
     select case v_job.status when 'completed' then 1 end, case v_job.status when 'failed' then 1 end,
       case v_job.status when 'cancelled' then 1 end
   ) as s(completed, failed, cancelled);
+  if v_job.concurrency_key is not null and v_old_status <> 'waiting' then
+    perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
+  end if;
   if pgwake.is_announced(v_job.queue, pgwake.get_audience()) then
     perform pgwake.announce(array[
       pgwake.status_event(v_job.id, v_job.queue, v_job.kind, v_old_status, v_job.status)]);

@@ -5,8 +5,8 @@
 -- default at once. unique_key is unique with the kind among live jobs; if it is taken,
 -- on_conflict decides:
 --   return   (default) nothing is added, the live job's id is returned
---   replace  a waiting or pending job takes over queue, payload, metadata, priority, run_at and max_attempts; a running
---            one gives up its key and the new job is added beside it
+--   replace  a waiting or pending job takes over queue, payload, metadata, priority, run_at, max_attempts and
+--            concurrency_key; a running one gives up its key and the new job is added beside it
 --   raise    PW005, with the live job's id in the detail
 --
 -- Returns the id. Raises PW003 for arguments that can't be meant, PW005, and the
@@ -22,7 +22,8 @@ create or replace function pgwake.enqueue(
   max_attempts int default null,
   unique_key text default null,
   on_conflict text default 'return',
-  metadata jsonb default null
+  metadata jsonb default null,
+  concurrency_key text default null
 )
 returns bigint
 language plpgsql volatile
@@ -37,6 +38,8 @@ declare
   v_id bigint;
   v_queue text;
   v_status text;
+  v_key text;
+  v_new_status text;
 begin
   if enqueue.kind is null or enqueue.queue is null or enqueue.payload is null then
     perform pgwake.raise_invalid(
@@ -62,10 +65,10 @@ begin
 
   loop
     insert into pgwake.jobs
-      (kind, payload, queue, priority, run_at, max_attempts, unique_key, metadata)
+      (kind, payload, queue, priority, run_at, max_attempts, unique_key, metadata, concurrency_key)
     values
       (enqueue.kind, enqueue.payload, enqueue.queue, enqueue.priority, v_run_at,
-       enqueue.max_attempts, enqueue.unique_key, enqueue.metadata)
+       enqueue.max_attempts, enqueue.unique_key, enqueue.metadata, enqueue.concurrency_key)
     on conflict do nothing
     returning jobs.id into v_id;
     if found then
@@ -73,7 +76,7 @@ begin
     end if;
 
     if enqueue.on_conflict = 'replace' then
-      select j.id, j.queue, j.status into v_id, v_queue, v_status
+      select j.id, j.queue, j.status, j.concurrency_key into v_id, v_queue, v_status, v_key
       from pgwake.jobs_live as j
       where j.kind = enqueue.kind and j.unique_key = enqueue.unique_key
       for update;
@@ -95,15 +98,22 @@ begin
     elsif v_status = 'running' then
       update pgwake.jobs_live as j set unique_key = null where j.id = v_id;
     else
+      -- One that waits without a key waits for something else.
+      v_new_status := case
+        when enqueue.concurrency_key is not null or (v_status = 'waiting' and v_key is null) then 'waiting'
+        else 'pending'
+      end;
       update pgwake.jobs_live as j
       set queue = enqueue.queue, payload = enqueue.payload, metadata = enqueue.metadata,
-        priority = enqueue.priority, run_at = v_run_at, max_attempts = enqueue.max_attempts
+        priority = enqueue.priority, run_at = v_run_at, max_attempts = enqueue.max_attempts,
+        concurrency_key = enqueue.concurrency_key, status = v_new_status
       where j.id = v_id;
       insert into pgwake.tallies (queue, at, live_rows, waiting_rows)
-      select m.queue, pgwake.now(), m.rows, case v_status when 'waiting' then m.rows end
-      from (values (v_queue, -1), (enqueue.queue, 1)) as m(queue, rows)
-      where v_queue <> enqueue.queue;
+      select m.queue, pgwake.now(), m.rows, case m.status when 'waiting' then m.rows end
+      from (values (v_queue, v_status, -1), (enqueue.queue, v_new_status, 1)) as m(queue, status, rows)
+      where v_queue <> enqueue.queue or v_status <> v_new_status;
       perform pgwake.ring(enqueue.queue);
+      perform pgwake.free_keys(array[v_queue, enqueue.queue], array[v_key, enqueue.concurrency_key]);
       return v_id;
     end if;
   end loop;

@@ -7,10 +7,10 @@ create or replace function pgwake.fail_job(
   job_id bigint,
   lease_id uuid,
   error text default null,
+  traceback text default null,
   retry_in interval default null,
   retryable boolean default true,
-  reason text default 'failed',
-  max_attempts int default null
+  reason text default 'failed'
 )
 returns text
 language plpgsql volatile
@@ -24,8 +24,9 @@ begin
       format('retry_in is %s', fail_job.retry_in), 'Use an interval from 0 to 10 years.');
   end if;
   v_outcome := (pgwake.fail_jobs(
-    array[fail_job.job_id], array[fail_job.lease_id], array[fail_job.error], array[fail_job.reason],
-    array[fail_job.retry_in], array[fail_job.retryable], array[fail_job.max_attempts]))[1];
+    array[fail_job.job_id], array[fail_job.lease_id], array[fail_job.error],
+    array[fail_job.traceback], array[fail_job.reason], array[fail_job.retry_in],
+    array[fail_job.retryable]))[1];
   perform pgwake.raise_outcome(fail_job.job_id, v_outcome);
   return v_outcome;
 end

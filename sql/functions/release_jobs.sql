@@ -1,17 +1,22 @@
 -- Gives running jobs back without a result; the attempt is not counted. One reason for
 -- all:
 --   unstarted     (default) never begun; due again as it was
+--   snooze        put off by its handler
 --   shutdown      begun, and cut short by the end of its worker's grace; due again as it
 --                 was. Counts a bounce, and from the 20th on the attempt counts after all
 --   unknown_kind  nobody here handles it: counts a bounce and is due later, 1 second
 --                 doubling up to 5 minutes
+--
+-- delays: how long from now until each is due, 0 to 10 years; null: as the reason says.
+-- A job with a concurrency key that is not due at once waits for its turn again, unless
+-- its queue keeps the order.
 --
 -- Returns an outcome each, in the order given: released, cancel_requested (it had been
 -- asked for, so the job is cancelled instead), lease_lost or no_such_job. Never raises
 -- for one job; PW003 for arrays that don't pair up and for an unknown reason. Locks in
 -- id order; rides jobs_live_pkey.
 create or replace function pgwake.release_jobs(
-  job_ids bigint[], lease_ids uuid[], reason text default 'unstarted'
+  job_ids bigint[], lease_ids uuid[], reason text default 'unstarted', delays interval[] default null
 )
 returns text[]
 language plpgsql volatile
@@ -26,13 +31,22 @@ declare
   v_released bigint[];
   v_cancelled bigint[];
   v_queues text[];
+  v_waiting_queues text[];
+  v_waiting_keys text[];
   v_events text[];
   v_audience pgwake.audience := pgwake.get_audience();
 begin
   perform pgwake.check_leases(release_jobs.job_ids, release_jobs.lease_ids);
-  if release_jobs.reason is null or release_jobs.reason not in ('unstarted', 'shutdown', 'unknown_kind') then
+  if release_jobs.reason is null
+    or release_jobs.reason not in ('unstarted', 'snooze', 'shutdown', 'unknown_kind')
+  then
     perform pgwake.raise_invalid(
-      format('reason is %L', release_jobs.reason), 'Use unstarted, shutdown or unknown_kind.');
+      format('reason is %L', release_jobs.reason), 'Use unstarted, snooze, shutdown or unknown_kind.');
+  end if;
+  if cardinality(release_jobs.delays) <> cardinality(release_jobs.job_ids) then
+    perform pgwake.raise_invalid(
+      format('%s job ids but %s delays', cardinality(release_jobs.job_ids), cardinality(release_jobs.delays)),
+      'Pass one delay for each job id (null for none), or leave delays out.');
   end if;
 
   -- All locks first, since those to be cancelled are not locked by the update.
@@ -42,39 +56,59 @@ begin
   for update;
 
   with mine as materialized (
-    select u.id
-    from unnest(release_jobs.job_ids, release_jobs.lease_ids) as u(id, lease_id)
-    where u.lease_id = (select j.lease_id from pgwake.jobs_live as j where j.id = u.id)
+    select u.id, back.delay, pgwake.status_back(back.concurrency_key, back.delay, back.keep_order) as status
+    from unnest(release_jobs.job_ids, release_jobs.lease_ids, release_jobs.delays) as u(id, lease_id, delay)
+    cross join lateral (
+      select j.lease_id, j.concurrency_key,
+        coalesce(
+          case when u.delay is not null then
+            least(greatest(u.delay, interval '0'), interval '10 years')
+          end,
+          case when release_jobs.reason = 'unknown_kind' then
+            least(interval '1 second' * 2 ^ least(j.bounce_count, 20), interval '5 minutes')
+          end) as delay,
+        case when j.concurrency_key is not null then
+          (select q.keep_order from pgwake.queues as q where q.name = j.queue)
+        end as keep_order
+      from pgwake.jobs_live as j
+      where j.id = u.id
+      offset 0
+    ) as back
+    where back.lease_id = u.lease_id
   ),
   released as (
     update pgwake.jobs_live as j
-    set status = 'pending', lease_id = null, lease_expires_at = null, claimed_by = null, started_at = null,
+    set status = m.status, lease_id = null, lease_expires_at = null, claimed_by = null, started_at = null,
       attempt = j.attempt - case
         when release_jobs.reason = 'shutdown' and j.bounce_count >= 19 then 0
         else least(j.attempt, 1)
       end,
       bounce_count = case
-        when release_jobs.reason = 'unstarted' then j.bounce_count
+        when release_jobs.reason in ('unstarted', 'snooze') then j.bounce_count
         else least(j.bounce_count, 2147483646) + 1
       end,
-      run_at = case
-        when release_jobs.reason = 'unknown_kind' then
-          pgwake.now() + least(interval '1 second' * 2 ^ least(j.bounce_count, 20), interval '5 minutes')
-        else j.run_at
-      end
-    where j.id = any (array(select mine.id from mine)) and j.lease_id = any (release_jobs.lease_ids)
-      and j.cancel_requested_at is null
-    returning j.id, j.queue, j.kind
+      run_at = coalesce(pgwake.now() + m.delay, j.run_at)
+    from mine as m
+    where m.id = j.id and j.id = any (array(select mine.id from mine))
+      and j.lease_id = any (release_jobs.lease_ids) and j.cancel_requested_at is null
+    returning j.id, j.queue, j.kind, j.status, j.concurrency_key
   ),
   tallied as (
-    insert into pgwake.tallies (queue, at, running_rows)
-    select r.queue, pgwake.now(), -count(*) from released as r group by r.queue
+    insert into pgwake.tallies (queue, at, running_rows, waiting_rows)
+    select r.queue, pgwake.now(), -count(*), nullif(count(*) filter (where r.status = 'waiting'), 0)
+    from released as r
+    group by r.queue
   )
   select array_agg(r.id), array_agg(distinct r.queue),
-    array_agg(pgwake.status_event(r.id, r.queue, r.kind, 'running', 'pending'))
+    array_agg(r.queue) filter (where r.status = 'waiting'),
+    array_agg(r.concurrency_key) filter (where r.status = 'waiting'),
+    array_agg(pgwake.status_event(r.id, r.queue, r.kind, 'running', r.status))
       filter (where pgwake.is_announced(r.queue, v_audience))
-  into v_released, v_queues, v_events
+  into v_released, v_queues, v_waiting_queues, v_waiting_keys, v_events
   from released as r;
+  if v_waiting_keys is not null then
+    perform pgwake.free_keys(v_waiting_queues, v_waiting_keys);
+  end if;
   perform pgwake.ring(q.name) from unnest(v_queues) as q(name);
   perform pgwake.announce(v_events);
 

@@ -3,7 +3,7 @@
 --
 -- For whoever knows that the worker is dead, as its supervisor does. A claim of the
 -- worker's may still be in flight, so repeat until no session of it is left. Locks in
--- id order, skips locked rows; rides jobs_lease_idx. Raises PW003.
+-- id order, skips locked rows; rides jobs_lease_idx, queue by queue. Raises PW003.
 create or replace function pgwake.release_worker_jobs(worker text)
 returns table (queue text, kind text, job_count bigint)
 language plpgsql volatile
@@ -15,6 +15,8 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
+  v_queue text := '';
+  v_found bigint[] := '{}';
   v_ids bigint[];
   v_queues text[];
   v_kinds text[];
@@ -23,12 +25,25 @@ begin
     perform pgwake.raise_invalid(
       'no worker given', 'Name it as it stands in claimed_by of its running jobs.');
   end if;
+  loop
+    select j.queue into v_queue
+    from pgwake.jobs_live as j
+    where j.status = 'running' and j.queue > v_queue
+    order by j.queue
+    limit 1;
+    exit when not found;
+    v_found := v_found || array(
+      select j.id
+      from pgwake.jobs_live as j
+      where j.status = 'running' and j.queue = v_queue and j.claimed_by = release_worker_jobs.worker
+    );
+  end loop;
   select array_agg(held.id), array_agg(held.queue), array_agg(held.kind)
   into v_ids, v_queues, v_kinds
   from (
     select j.id, j.queue, j.kind
     from pgwake.jobs_live as j
-    where j.status = 'running' and j.claimed_by = release_worker_jobs.worker
+    where j.id = any (v_found) and j.status = 'running' and j.claimed_by = release_worker_jobs.worker
     order by j.id
     for update skip locked
   ) as held;

@@ -1,13 +1,14 @@
--- How long a job waits before its next attempt: full jitter,
---   greatest(100 ms, random() * least(cap, base * 2^(attempt - 1)))
--- after "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015). Reckoned in
--- seconds, as double precision with a clamped exponent, so that no attempt can
--- overflow.
+-- How long a job waits before its next attempt: exponential, of which a share is drawn:
+--   least(cap, base * 2^(attempt - 1)) * (1 - jitter * draw), at least 100 ms
+-- The default jitter of 1 is "full jitter", after "Exponential Backoff And Jitter" (AWS
+-- Architecture Blog, 2015); 0 is none. Reckoned in seconds, as double precision with a
+-- clamped exponent, so that no attempt can overflow.
 create or replace function pgwake.retry_delay(
   attempt int,
-  base interval default null,              -- null: 1 second
-  cap interval default null,               -- null: 1 hour
-  jitter double precision default random() -- from 0 to 1
+  base interval default null,             -- null: 1 second
+  cap interval default null,              -- null: 1 hour
+  jitter double precision default null,   -- 0 to 1; null: 1
+  draw double precision default random()  -- 0 to 1
 )
 returns interval
 language sql volatile parallel safe
@@ -15,7 +16,7 @@ set search_path = ''
 as $$
   select make_interval(secs => greatest(
     0.1,
-    retry_delay.jitter * least(
+    (1 - coalesce(retry_delay.jitter, 1) * retry_delay.draw) * least(
       extract(epoch from coalesce(retry_delay.cap, interval '1 hour')),
       extract(epoch from coalesce(retry_delay.base, interval '1 second'))
         * 2 ^ least(greatest(retry_delay.attempt, 1) - 1, 1000)
@@ -24,5 +25,5 @@ as $$
 $$;
 
 comment on function pgwake.retry_delay is
-  'Full-jitter delay before the attempt after this one.';
+  'Delay before the attempt after this one: exponential, with jitter.';
 revoke all on function pgwake.retry_delay from public;

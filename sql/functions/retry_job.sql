@@ -1,4 +1,5 @@
--- Makes a failed or cancelled job pending again, due now, with all its attempts before
+-- Makes a failed or cancelled job pending again (waiting, if it has a concurrency key),
+-- due now, with all its attempts before
 -- it: attempt, crash_count and bounce_count are 0, its errors are kept.
 --
 -- Raises PW001 no such job; PW003 if it is in another state; PW005 if a live job has
@@ -35,7 +36,8 @@ begin
 
   v_old_status := v_job.status;
   v_old_slot := v_job.finished_slot;
-  v_job.status := 'pending';
+  v_job.status := case when v_job.concurrency_key is null then 'pending' else 'waiting' end;
+  v_job.fingerprint := null;
   v_job.run_at := pgwake.now();
   v_job.attempt := 0;
   v_job.crash_count := 0;
@@ -57,13 +59,14 @@ begin
       hint = 'That job does the work now; retry this one when it has ended, or leave it.';
   end if;
 
-  insert into pgwake.tallies (queue, at, live_rows, failed_rows, cancelled_rows, finished_slot)
-  values (v_job.queue, v_job.run_at, 1, case v_old_status when 'failed' then -1 end,
+  insert into pgwake.tallies (queue, at, live_rows, waiting_rows, failed_rows, cancelled_rows, finished_slot)
+  values (v_job.queue, v_job.run_at, 1, case v_job.status when 'waiting' then 1 end, case v_old_status when 'failed' then -1 end,
           case v_old_status when 'cancelled' then -1 end, v_old_slot);
   perform pgwake.ring(v_job.queue);
+  perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
   if pgwake.is_announced(v_job.queue, pgwake.get_audience()) then
     perform pgwake.announce(array[
-      pgwake.status_event(v_job.id, v_job.queue, v_job.kind, v_old_status, 'pending')]);
+      pgwake.status_event(v_job.id, v_job.queue, v_job.kind, v_old_status, v_job.status)]);
   end if;
 end
 $$;

@@ -8,9 +8,6 @@ create or replace function pgwake.snooze_job(job_id bigint, lease_id uuid, delay
 returns text
 language plpgsql volatile
 set search_path = ''
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set jit = off
 as $$
 declare
   v_outcome text;
@@ -20,11 +17,9 @@ begin
       format('delay is %s', coalesce(snooze_job.delay::text, 'null')),
       'Use an interval from 0 to 10 years.');
   end if;
-  v_outcome := (pgwake.release_jobs(array[snooze_job.job_id], array[snooze_job.lease_id]))[1];
+  v_outcome := (pgwake.release_jobs(
+    array[snooze_job.job_id], array[snooze_job.lease_id], 'snooze', array[snooze_job.delay]))[1];
   perform pgwake.raise_outcome(snooze_job.job_id, v_outcome);
-  update pgwake.jobs_live as j
-  set run_at = pgwake.now() + snooze_job.delay
-  where j.id = snooze_job.job_id;
   return v_outcome;
 end
 $$;

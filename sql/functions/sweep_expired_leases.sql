@@ -4,8 +4,8 @@
 -- Rests on the job's own lease, never on a registry of workers. At most max_jobs a
 -- call. Returns how many it took, by queue and kind. A job that can't be moved (a
 -- user's trigger raises) is left, with a warning, and does not stop the others. Skips
--- locked rows: one that is being ended can't be revived. Rides jobs_lease_idx, worker by
--- worker, those first whose lease ran out first: in order of id it would read them all.
+-- locked rows: one that is being ended can't be revived. Rides jobs_lease_idx, queue
+-- by queue and worker by worker, those first whose lease ran out first: in order of id it would read them all.
 --
 -- Under an old snapshot it wades through an entry for every job that was claimed since.
 -- A session in which that were more than 5,000 does not sweep again before 20 times the
@@ -25,6 +25,7 @@ declare
   v_began_at timestamptz := clock_timestamp();
   v_sweep_at timestamptz := nullif(current_setting('pgwake.sweep_at', true), '');
   v_read bigint;
+  v_queue text := '';
   v_worker text := '';
   v_message text;
   v_ids bigint[];
@@ -39,10 +40,10 @@ begin
   end if;
   v_read := pg_stat_get_xact_tuples_returned('pgwake.jobs_lease_idx'::regclass);
   loop
-    select j.claimed_by into v_worker
+    select j.queue, j.claimed_by into v_queue, v_worker
     from pgwake.jobs_live as j
-    where j.status = 'running' and j.claimed_by > v_worker
-    order by j.claimed_by
+    where j.status = 'running' and (j.queue, j.claimed_by) > (v_queue, v_worker)
+    order by j.queue, j.claimed_by
     limit 1;
     exit when not found or cardinality(v_kinds) >= sweep_expired_leases.max_jobs;
 
@@ -51,7 +52,7 @@ begin
     from (
       select j.id, j.queue, j.kind
       from pgwake.jobs_live as j
-      where j.status = 'running' and j.claimed_by = v_worker and j.lease_expires_at < v_now
+      where j.status = 'running' and j.queue = v_queue and j.claimed_by = v_worker and j.lease_expires_at < v_now
       order by j.lease_expires_at
       limit sweep_expired_leases.max_jobs - cardinality(v_kinds)
       for update skip locked

@@ -26,16 +26,16 @@ SIGNATURES = {
     "enqueue": (
         "kind text, payload jsonb, queue text, priority integer, run_at timestamp"
         " with time zone, delay interval, max_attempts integer, unique_key text,"
-        " on_conflict text, metadata jsonb -> bigint"
+        " on_conflict text, metadata jsonb, concurrency_key text -> bigint"
     ),
     "extend_leases": "job_ids bigint[], lease_ids uuid[], lease interval -> text[]",
     "fail_job": (
-        "job_id bigint, lease_id uuid, error text, retry_in interval, retryable"
-        " boolean, reason text, max_attempts integer -> text"
+        "job_id bigint, lease_id uuid, error text, traceback text, retry_in interval,"
+        " retryable boolean, reason text -> text"
     ),
     "fail_jobs": (
-        "job_ids bigint[], lease_ids uuid[], errors text[], reasons text[], retry_ins"
-        " interval[], retryables boolean[], max_attempts integer[] -> text[]"
+        "job_ids bigint[], lease_ids uuid[], errors text[], tracebacks text[], reasons"
+        " text[], retry_ins interval[], retryables boolean[] -> text[]"
     ),
     "force_complete_job": "job_id bigint, reason text -> void",
     "force_fail_job": "job_id bigint, reason text -> void",
@@ -56,13 +56,15 @@ SIGNATURES = {
     "open_writers": "-> text[]",
     "park": "queue text, muted boolean -> boolean",
     "recount_jobs": "max_bytes bigint -> integer",
-    "release_jobs": "job_ids bigint[], lease_ids uuid[], reason text -> text[]",
+    "release_jobs": (
+        "job_ids bigint[], lease_ids uuid[], reason text, delays interval[] -> text[]"
+    ),
     "release_worker_jobs": (
         "worker text -> TABLE(queue text, kind text, job_count bigint)"
     ),
     "retry_delay": (
-        "attempt integer, base interval, cap interval, jitter double precision ->"
-        " interval"
+        "attempt integer, base interval, cap interval, jitter double precision,"
+        " draw double precision -> interval"
     ),
     "retry_job": "job_id bigint -> void",
     "snooze_job": "job_id bigint, lease_id uuid, delay interval -> text",
@@ -81,7 +83,9 @@ INTERNAL |= {"force_end_job", "get_audience", "is_announced", "lease_outcome"}
 INTERNAL |= {"pass_baton", "raise_invalid", "raise_outcome", "ring", "session_cursors"}
 INTERNAL |= {"status_event"}
 INTERNAL |= {"after_change_jobs", "after_truncate_jobs", "look_at_pending"}
-INTERNAL |= {"sum_tallies"}
+INTERNAL |= {"sum_tallies", "after_change_limits", "before_insert_jobs"}
+INTERNAL |= {"error_fingerprint", "free_all_keys", "free_keys", "get_policy"}
+INTERNAL |= {"status_back"}
 
 CLAIMED_JOB = [
     ("id", "bigint"),

@@ -96,7 +96,7 @@ async def test_only_the_last_twenty_errors_are_kept_each_clipped(
 
     errors = (await job(connection, held["id"]))["errors"]
     assert [error["attempt"] for error in errors] == list(range(6, 26))
-    assert errors[-1]["message"] == ("24 " + "é" * 10000)[:4000]
+    assert errors[-1]["message"] == ("24 " + "é" * 10000)[:2000]
     assert {len(error["reason"]) for error in errors} == {100}
 
 
@@ -113,13 +113,18 @@ async def test_the_last_attempt_sends_it_to_the_dead_letters(
     assert dead["errors"][-1]["message"] == "boom"
 
 
-async def test_the_jobs_own_limit_precedes_the_workers_and_the_queues(
+async def test_the_jobs_own_limit_precedes_its_kinds_and_the_queues(
     connection: Connection,
 ) -> None:
-    async def outcome(own: int | None, worker: int | None, queue: int | None) -> str:
+    async def outcome(own: int | None, kind: int | None, queue: int | None) -> str:
         await set_queue(connection, max_attempts=queue)
-        held = await running(connection, max_attempts=own)
-        answer = await fail(connection, held, max_attempts=worker)
+        await connection.execute(
+            "insert into pgwake.kinds (name, declared_max_attempts) values ('k', $1)"
+            " on conflict (name) do update set declared_max_attempts = $1",
+            kind,
+        )
+        held = await running(connection, kind="k", max_attempts=own)
+        answer = await fail(connection, held)
         await call(connection, "cancel_job", job_id=held["id"])
         return answer
 
@@ -167,7 +172,7 @@ async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize(
-    "argument", ["errors", "reasons", "retry_ins", "retryables", "max_attempts"]
+    "argument", ["errors", "reasons", "retry_ins", "retryables", "tracebacks"]
 )
 @pytest.mark.parametrize("length", [0, 1, 3])
 async def test_arrays_that_do_not_pair_up_are_refused(

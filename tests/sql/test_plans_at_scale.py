@@ -106,7 +106,7 @@ CASES = {
         ENDING,
         9000,
     ),
-    "release_jobs": Case(f"pgwake.release_jobs({HELD})", ENDING, 6000),
+    "release_jobs": Case(f"pgwake.release_jobs({HELD})", ENDING, 9000),
     "extend_leases": Case(f"pgwake.extend_leases({HELD})", ENDING, 6000),
     "sweep of none": Case("from pgwake.sweep_expired_leases()", {LEASE}, 100),
     "sweep of 100": Case(
@@ -117,7 +117,7 @@ CASES = {
         60_000,  # an entry of the index, and its row, for each that is dead
     ),
     "release_worker_jobs": Case(
-        "from pgwake.release_worker_jobs('w1')", {LEASE, LIVE}, 9000
+        "from pgwake.release_worker_jobs('w1')", {LEASE, LIVE}, 40000
     ),
 }
 

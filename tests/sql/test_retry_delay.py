@@ -1,4 +1,4 @@
-"""greatest(100 ms, random() * least(cap, base * 2^(attempt - 1)))"""
+"""least(cap, base * 2^(attempt - 1)) * (1 - jitter * draw), at least 100 ms"""
 
 from datetime import timedelta
 
@@ -24,24 +24,26 @@ async def delay(connection: Connection, attempt: int, **arguments: object) -> ti
 async def test_it_doubles_from_a_second_up_to_an_hour(
     connection: Connection, attempt: int, seconds: int
 ) -> None:
-    assert await delay(connection, attempt, jitter=1) == seconds * SECOND
+    assert await delay(connection, attempt, draw=0) == seconds * SECOND
 
 
-@pytest.mark.parametrize("jitter", [0.25, 0.5, 0.75, 1])
-async def test_it_is_the_jitters_share_of_that(
-    connection: Connection, jitter: float
+@pytest.mark.parametrize("draw", [0, 0.25, 0.5, 0.75])
+@pytest.mark.parametrize("jitter", [None, 0, 0.5, 1])
+async def test_a_share_of_it_is_drawn(
+    connection: Connection, jitter: float | None, draw: float
 ) -> None:
-    arguments = {"base": 8 * SECOND, "cap": 20 * SECOND, "jitter": jitter}
+    share = 1 - (1 if jitter is None else jitter) * draw
+    arguments = {"base": 8 * SECOND, "cap": 20 * SECOND, "jitter": jitter, "draw": draw}
 
-    assert await delay(connection, 1, **arguments) == jitter * 8 * SECOND
-    assert await delay(connection, 9, **arguments) == jitter * 20 * SECOND
+    assert await delay(connection, 1, **arguments) == share * 8 * SECOND
+    assert await delay(connection, 9, **arguments) == share * 20 * SECOND
 
 
 @pytest.mark.parametrize("base", [0 * SECOND, SECOND])
 async def test_it_is_never_less_than_a_tenth_of_a_second(
     connection: Connection, base: timedelta
 ) -> None:
-    assert await delay(connection, 9, base=base, jitter=0) == SECOND / 10
+    assert await delay(connection, 9, base=base, draw=1) == SECOND / 10
 
 
 async def test_a_base_of_nothing_still_waits(connection: Connection) -> None:
@@ -54,7 +56,7 @@ async def test_a_base_of_nothing_still_waits(connection: Connection) -> None:
 async def test_an_attempt_before_the_first_counts_as_the_first(
     connection: Connection, attempt: int
 ) -> None:
-    assert await delay(connection, attempt, jitter=1) == SECOND
+    assert await delay(connection, attempt, draw=0) == SECOND
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ async def test_no_attempt_overflows(
     attempt: int,
 ) -> None:
     result = await connection.fetchval(
-        "select pgwake.retry_delay($1, $2::text::interval, $3::text::interval, 1)",
+        "select pgwake.retry_delay($1, $2::text::interval, $3::text::interval, draw => 0)",
         attempt,
         base[0],
         cap[0],

@@ -56,7 +56,7 @@ async def test_an_ended_job_is_pending_again_with_all_attempts_before_it(
 
     assert await leaf(connection, ended["id"]) == "jobs_live"
     cleared = ["lease_id", "claimed_by", "cancel_requested_at", "started_at"]
-    cleared += ["finished_at", "finished_slot"]
+    cleared += ["finished_at", "finished_slot", "fingerprint"]
     assert await job(connection, ended["id"]) == (
         ended
         | {"status": "pending", "run_at": now}

@@ -84,13 +84,9 @@ class Finisher:
         retryable: bool = True,
     ) -> None:
         """End an attempt as failed; see fail_jobs."""
+        message, trace = _describe(error)
         failure = queue.Failure(
-            job.id,
-            job.lease_id,
-            _message(error),
-            reason,
-            retryable,
-            job.kind_max_attempts,
+            job.id, job.lease_id, message, reason, retryable, trace
         )
         self._put(End(job, seconds, failure))
 
@@ -236,10 +232,10 @@ async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
     )
 
 
-def _message(error: BaseException | str) -> str:
-    """A line that says what it is, then the end of the traceback; 4,000 characters."""
+def _describe(error: BaseException | str) -> tuple[str, str | None]:
+    """What it is, and where in the user's code it came from; bounded."""
     if isinstance(error, str):
-        return storable(error[:4000])
+        return storable(error[:2000]), None
     try:
         title = f"{type(error).__name__}: {error}"
     except Exception as unprintable:  # noqa: BLE001, a user's __str__
@@ -250,4 +246,4 @@ def _message(error: BaseException | str) -> str:
     trace = "".join(
         traceback.format_list([f for f in frames if not f.filename.startswith(_OURS)])
     )
-    return storable(f"{title[:1500]}\n{trace[-2400:]}".rstrip())
+    return storable(title[:2000]), storable(trace[-2000:].rstrip()) or None

@@ -24,7 +24,6 @@ class Job:
         queue: Its queue.
         attempt: Which attempt this is, from 1.
         max_attempts: The job's own limit; None: by policy.
-        kind_max_attempts: The limit that its handler declares.
         lease_id: The fence of this attempt.
         stop_reason: Why the handler is to stop, once it is: timeout, cancelled
             (somebody asked for it), lease_lost (another worker has the job by now) or
@@ -41,7 +40,6 @@ class Job:
         "deadline",
         "id",
         "kind",
-        "kind_max_attempts",
         "lease_id",
         "lease_seconds",
         "max_attempts",
@@ -76,7 +74,6 @@ class Job:
         self.renewed_at = asked_at
         self.started_at: float | None = None
         self.deadline: float | None = None
-        self.kind_max_attempts: int | None = None
         self.stop_reason: StopReason | None = None
         self.stopped_at: float | None = None
         self.task: asyncio.Task[None] | None = None

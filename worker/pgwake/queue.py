@@ -22,8 +22,8 @@ from pgwake.claim_batch($1, $2, $3, $4, $5, $6) as b
 """
 _COMPLETE_JOBS = "select pgwake.complete_jobs($1, $2, $3)"
 _FAIL_JOBS = """
-select pgwake.fail_jobs($1, $2, errors => $3, reasons => $4, retryables => $5,
-                        max_attempts => $6)
+select pgwake.fail_jobs($1, $2, errors => $3, tracebacks => $4, reasons => $5,
+                        retryables => $6)
 """
 _RELEASE_JOBS = "select pgwake.release_jobs($1, $2, $3)"
 _EXTEND_LEASES = "select pgwake.extend_leases($1, $2, $3)"
@@ -95,7 +95,7 @@ class Failure:
     message: str
     reason: str = "failed"
     retryable: bool = True
-    max_attempts: int | None = None
+    traceback: str | None = None
 
 
 async def claim_batch(
@@ -136,9 +136,9 @@ async def fail_jobs(connection: Connection, failures: Sequence[Failure]) -> list
         [f.job_id for f in failures],
         [f.lease_id for f in failures],
         [f.message for f in failures],
+        [f.traceback for f in failures],
         [f.reason for f in failures],
         [f.retryable for f in failures],
-        [f.max_attempts for f in failures],
     )
     return outcomes
 

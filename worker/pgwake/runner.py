@@ -109,7 +109,6 @@ class Runner:
         if handler.timeout is not None:
             job.deadline = started + handler.timeout
             self._look_by(job.deadline)
-        job.kind_max_attempts = handler.max_attempts
         job.task = slot
         self.running.add(job)
         result: str | None = None

@@ -172,7 +172,6 @@ class Watchdog:
                 job.lease_id,
                 "could not be stopped; its process was ended",
                 job.stop_reason or "timeout",
-                max_attempts=job.kind_max_attempts,
             )
             for job in sorted(hung, key=lambda job: job.id)
             if job.stop_reason != "lease_lost"

@@ -1,0 +1,35 @@
+-- Has every concurrency key of a queue looked at for which a job waits. Steps from key
+-- to key; rides jobs_waiting_idx. Returns how many.
+create or replace function pgwake.free_all_keys(queue text)
+returns int
+language plpgsql volatile
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  v_key text := '';
+  v_count int := 0;
+begin
+  loop
+    select j.concurrency_key into v_key
+    from pgwake.jobs_live as j
+    where j.queue = free_all_keys.queue and j.status = 'waiting' and j.concurrency_key > v_key
+    order by j.concurrency_key
+    limit 1;
+    exit when not found;
+    insert into pgwake.key_looks (queue, at, key) values (free_all_keys.queue, pgwake.now(), v_key);
+    v_count := v_count + 1;
+  end loop;
+  if v_count > 0 then
+    perform pgwake.ring(free_all_keys.queue);
+  end if;
+  return v_count;
+end
+$$;
+
+comment on function pgwake.free_all_keys is
+  'Internal: has every concurrency key of a queue looked at.';
+revoke all on function pgwake.free_all_keys from public;

@@ -395,10 +395,10 @@ create table if not exists pgwake.jobs (
   constraint jobs_bounce_count_is_not_negative check (bounce_count >= 0),
   -- Sizes are those of the text, which is what a claim sends: 1e131071 is short in jsonb and long for a consumer. A
   -- payload never changes after the claim, so claims and ends are spared the look.
-  constraint jobs_payload_is_an_object check (jsonb_typeof(payload) = 'object'),
+  constraint jobs_payload_is_an_object check (status not in ('waiting', 'pending') or jsonb_typeof(payload) = 'object'),
   constraint jobs_payload_is_at_most_1_mib
     check (status not in ('waiting', 'pending') or octet_length(payload::text) <= 1048576),
-  constraint jobs_metadata_is_an_object check (jsonb_typeof(metadata) = 'object'),
+  constraint jobs_metadata_is_an_object check (status not in ('waiting', 'pending') or jsonb_typeof(metadata) = 'object'),
   constraint jobs_metadata_is_at_most_64_kib
     check (status not in ('waiting', 'pending') or octet_length(metadata::text) <= 65536),
   constraint jobs_result_is_at_most_1_mib check (octet_length(result::text) <= 1048576),

@@ -71,7 +71,8 @@ async def test_no_attempt_overflows(
     attempt: int,
 ) -> None:
     result = await connection.fetchval(
-        "select pgwake.retry_delay($1, $2::text::interval, $3::text::interval, draw => 0)",
+        "select pgwake.retry_delay("
+        "$1, $2::text::interval, $3::text::interval, draw => 0)",
         attempt,
         base[0],
         cap[0],

@@ -1,0 +1,465 @@
+"""Two sessions with open transactions do what they like; a third looks after each step.
+
+Unlike test_state_machine.py, which knows exactly what each call answers, this knows
+what must never be: a lost job, a step between states that do not follow each other, a
+limit exceeded. What an open transaction did is not believed before its commit.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from uuid import UUID
+
+import psycopg
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from sql.comparison import COUNTED, TALLIED
+
+ACTORS = st.integers(0, 1)
+QUEUES = st.sampled_from(["q1", "q2"])
+KEYS = st.sampled_from([None, "k1", "k1", "k2", "k3"])
+PICKS = st.integers(0, 99)
+SECONDS = st.sampled_from([0, 0, 1, 60, 301, 3600])
+BACK = {"pending", "waiting"}
+LIVE = BACK | {"running"}
+ENDED = {"completed", "failed", "cancelled"}
+
+CLAIM = """
+select array(select j.id from unnest(b.jobs) as j), b.jobs[1].lease_id
+from pgwake.claim_batch(%s, %s, %s, lease => interval '300 s', suspects => %s) as b
+"""
+ENQUEUE = """
+select pgwake.enqueue('k', queue => %s, priority => %s, concurrency_key => %s,
+  unique_key => %s, on_conflict => %s, delay => %s * interval '1 s')
+"""
+HOLDERS = """
+select queue, concurrency_key, count(*) from pgwake.jobs_live
+where status in ('pending', 'running') and concurrency_key is not null group by 1, 2
+"""
+RUNNING = """
+select queue, count(*) from pgwake.jobs_live where status = 'running' group by 1
+"""
+REFUSED = {"55P03", "PW001", "PW002", "PW003", "PW005"}  # a lock, or a rule
+
+
+@dataclass
+class Job:
+    """What is known of a committed job: where it can be, and under which lease."""
+
+    states: set[str]
+    lease: UUID | None = None
+
+
+@dataclass
+class Actor:
+    """A session, and what its open transaction would make true."""
+
+    connection: psycopg.Connection
+    is_open: bool = False
+    effects: list[Callable[[], None]] = field(default_factory=list)
+
+
+class Lifecycle(RuleBasedStateMachine):
+    """All transitions, from two sessions at once."""
+
+    sessions: ClassVar[list[psycopg.Connection]]  # two that act, one that looks
+    seen: ClassVar[Counter[str]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: dict[int, Job] = {}
+        self.clock = 0
+        self.key_limits: dict[str, int] = {}
+        self.own_limits: dict[tuple[str, str], int] = {}
+        self.max_running: dict[str, int | None] = {}
+        self.key_bounds: dict[tuple[str, str], int] = defaultdict(int)
+        self.running_bounds: dict[str, int] = defaultdict(int)
+
+    @initialize()
+    def begin(self) -> None:
+        *acting, self.looking = self.sessions
+        self.actors = [Actor(connection) for connection in acting]
+        self.looking.execute(
+            "truncate pgwake.jobs, pgwake.queues, pgwake.concurrency_limits,"
+            " pgwake.key_looks, pgwake.rate_buckets, pgwake.tallies, pgwake.tally_sums,"
+            " pgwake.tally_leaves"
+        )
+        self._set_clock()
+        for queue in ("q1", "q2"):
+            self.key_limits[queue], self.max_running[queue] = 1, None
+            self.looking.execute(
+                "insert into pgwake.queues (name, backoff_cap, max_attempts)"
+                " values (%s, '0', 3)",
+                [queue],
+            )
+
+    def _set_clock(self) -> None:
+        for session in self.sessions:
+            session.execute(
+                "select set_config('pgwake.clock_offset', %s, false)",
+                [f"{self.clock} s"],
+            )
+
+    # What a session does.
+
+    def act(self, actor: int, statement: str, *arguments: object) -> Any:
+        """Run a statement; its row, or None if a lock or a rule refused it."""
+        session = self.actors[actor].connection
+        try:
+            with session.transaction():  # a savepoint, where one is open
+                row = session.execute(statement, arguments).fetchone()
+        except psycopg.Error as error:
+            if error.sqlstate not in REFUSED:
+                raise
+            self.seen[error.sqlstate] += 1
+            return None
+        return row
+
+    def believe(self, actor: int, effect: Callable[[], None]) -> None:
+        """Note an effect: now, or when the open transaction commits."""
+        one = self.actors[actor]
+        if one.is_open:
+            one.effects.append(effect)
+        else:
+            effect()
+
+    def becomes(
+        self, actor: int, job_id: int, states: set[str], lease: UUID | None = None
+    ) -> None:
+        def effect() -> None:
+            self.jobs.setdefault(job_id, Job(states))
+            self.jobs[job_id].states, self.jobs[job_id].lease = states, lease
+
+        self.believe(actor, effect)
+        for state in states:
+            self.seen[state] += 1
+
+    def pick(self, number: int) -> int:
+        ids = list(self.jobs)
+        return ids[number % len(ids)] if ids else 0
+
+    def held(self, number: int) -> tuple[int, UUID | None]:
+        held = [(id_, job.lease) for id_, job in self.jobs.items() if job.lease]
+        return held[number % len(held)] if held else (0, None)
+
+    @rule(actor=ACTORS)
+    def open(self, actor: int) -> None:
+        one = self.actors[actor]
+        if not one.is_open:
+            one.connection.execute("begin")
+            one.is_open = True
+
+    @rule(actor=ACTORS, commits=st.sampled_from([True, True, False]))
+    def close(self, actor: int, commits: bool) -> None:
+        one = self.actors[actor]
+        if not one.is_open:
+            return
+        one.connection.execute("commit" if commits else "rollback")
+        one.is_open = False
+        for effect in one.effects if commits else ():
+            effect()
+        one.effects.clear()
+        self.seen["commit" if commits else "rollback"] += 1
+
+    @rule(
+        actor=ACTORS,
+        queue=QUEUES,
+        key=KEYS,
+        count=st.integers(1, 4),
+        priority=st.integers(-1, 1),
+        delay=SECONDS,
+    )
+    def insert(
+        self,
+        actor: int,
+        queue: str,
+        key: str | None,
+        count: int,
+        priority: int,
+        delay: int,
+    ) -> None:
+        row = self.act(
+            actor,
+            "with i as (insert into pgwake.jobs"
+            " (kind, queue, concurrency_key, priority, run_at)"
+            " select 'k', %s, %s, %s, pgwake.now() + %s * interval '1 s'"
+            " from generate_series(1, %s) returning id)"
+            " select array_agg(id order by id) from i",
+            *(queue, key, priority, delay, count),
+        )
+        for job_id in row[0]:
+            self.becomes(actor, job_id, BACK if key else {"pending"})
+
+    @rule(
+        actor=ACTORS,
+        queue=QUEUES,
+        key=KEYS,
+        unique=st.sampled_from(["a", "b"]),
+        on_conflict=st.sampled_from(["return", "replace", "raise"]),
+        delay=SECONDS,
+    )
+    def enqueue(
+        self,
+        actor: int,
+        queue: str,
+        key: str | None,
+        unique: str,
+        on_conflict: str,
+        delay: int,
+    ) -> None:
+        row = self.act(actor, ENQUEUE, queue, 0, key, unique, on_conflict, delay)
+        if row is None:
+            return
+        if row[0] not in self.jobs:
+            self.becomes(actor, row[0], BACK)
+        elif on_conflict == "replace":
+            self.seen["replaced"] += 1
+
+    @rule(
+        actor=ACTORS,
+        queue=QUEUES,
+        count=st.integers(1, 5),
+        worker=st.sampled_from(["w1", "w2"]),
+        suspects=st.sampled_from([False, False, False, True]),
+    )
+    def claim(
+        self, actor: int, queue: str, count: int, worker: str, suspects: bool
+    ) -> None:
+        row = self.act(actor, CLAIM, queue, count, worker, suspects)
+        for job_id in row[0] if row else ():
+            self.becomes(actor, job_id, {"running"}, row[1])
+
+    @rule(
+        actor=ACTORS,
+        pick=PICKS,
+        how=st.sampled_from(["complete", "complete", "fail", "discard", "retry_in"]),
+    )
+    def end(self, actor: int, pick: int, how: str) -> None:
+        job_id, lease = self.held(pick)
+        function, more = {
+            "complete": ("complete_jobs", ""),
+            "fail": ("fail_jobs", ""),
+            "discard": ("fail_jobs", ", retryables => array[false]"),
+            "retry_in": ("fail_jobs", ", retry_ins => array[interval '60 s']"),
+        }[how]
+        self._pair(
+            actor,
+            f"select pgwake.{function}(array[%s::bigint], array[%s::uuid]{more})",
+            job_id,
+            lease,
+        )
+
+    @rule(
+        actor=ACTORS,
+        pick=PICKS,
+        reason=st.sampled_from(["unstarted", "snooze", "shutdown", "unknown_kind"]),
+        delay=st.sampled_from([None, 0, 60]),
+    )
+    def release(self, actor: int, pick: int, reason: str, delay: int | None) -> None:
+        job_id, lease = self.held(pick)
+        self._pair(
+            actor,
+            "select pgwake.release_jobs(array[%s::bigint], array[%s::uuid], %s,"
+            " array[%s * interval '1 s'])",
+            *(job_id, lease, reason, delay),
+        )
+
+    def _pair(self, actor: int, statement: str, job_id: int, *more: object) -> None:
+        if not job_id:
+            return
+        row = self.act(actor, statement, job_id, *more)
+        outcome = row[0][0] if row else None
+        if outcome in ENDED:
+            self.becomes(actor, job_id, {outcome})
+        elif outcome in ("retry", "released"):
+            self.becomes(actor, job_id, BACK)
+        elif outcome == "cancel_requested":
+            self.becomes(actor, job_id, {"cancelled"})
+        self.seen[str(outcome)] += 1
+
+    @rule(actor=ACTORS, pick=PICKS)
+    def cancel(self, actor: int, pick: int) -> None:
+        job_id = self.pick(pick)
+        row = self.act(actor, "select pgwake.cancel_job(%s)", job_id)
+        if row and row[0] == "cancelled":
+            self.becomes(actor, job_id, {"cancelled"})
+
+    @rule(actor=ACTORS, queue=QUEUES, key=st.sampled_from(["k1", "k2"]))
+    def cancel_many(self, actor: int, queue: str, key: str) -> None:
+        one = self.actors[actor]
+        before = self._states(one.connection)
+        row = self.act(
+            actor,
+            "select count(*) from pgwake.cancel_jobs("
+            "queue => %s, concurrency_key => %s)",
+            *(queue, key),
+        )
+        if row:
+            self._changed(actor, before)
+
+    @rule(actor=ACTORS, pick=PICKS)
+    def retry(self, actor: int, pick: int) -> None:
+        job_id = self.pick(pick)
+        if self.act(actor, "select pgwake.retry_job(%s)", job_id):
+            self.becomes(actor, job_id, BACK)
+
+    @rule(actor=ACTORS, queue=QUEUES, rate=st.sampled_from([None, 1.0]))
+    def retry_many(self, actor: int, queue: str, rate: float | None) -> None:
+        before = self._states(self.actors[actor].connection)
+        row = self.act(
+            actor,
+            "select count(*) from pgwake.retry_failed(queue => %s, rate => %s)",
+            *(queue, rate),
+        )
+        if row:
+            self._changed(actor, before)
+
+    @rule(actor=ACTORS, worker=st.sampled_from([None, None, "w1", "w2"]))
+    def lose(self, actor: int, worker: str | None) -> None:
+        """What a dead worker had, or whose lease ran out, goes back."""
+        before = self._states(self.actors[actor].connection)
+        if worker is None:
+            row = self.act(actor, "select pgwake.maintain('sweep')")
+        else:
+            call = "select count(*) from pgwake.release_worker_jobs(%s)"
+            row = self.act(actor, call, worker)
+        if row:
+            self._changed(actor, before)
+
+    def _states(self, session: psycopg.Connection) -> dict[int, str]:
+        return dict(session.execute("select id, status from pgwake.jobs").fetchall())
+
+    def _changed(self, actor: int, before: dict[int, str]) -> None:
+        """Believe what a statement about many jobs has done in its session."""
+        after = self._states(self.actors[actor].connection)
+        for job_id, state in after.items():
+            if before.get(job_id) != state:
+                self.becomes(actor, job_id, BACK if state in BACK else {state})
+
+    # Policy is set by the session that looks, so it holds at once.
+
+    # Limits only while nothing is open, which may have gone by the one before.
+
+    @property
+    def is_quiet(self) -> bool:
+        return not any(one.is_open for one in self.actors)
+
+    @precondition(lambda self: self.is_quiet)
+    @rule(queue=QUEUES, limit=st.sampled_from([None, 1, 2, 3]))
+    def limit_running(self, queue: str, limit: int | None) -> None:
+        self._policy("max_running", limit, queue)
+        self.max_running[queue] = limit
+
+    @precondition(lambda self: self.is_quiet)
+    @rule(queue=QUEUES, limit=st.integers(1, 3))
+    def limit_keys(self, queue: str, limit: int) -> None:
+        self._policy("key_limit", limit, queue)
+        self.key_limits[queue] = limit
+
+    @precondition(lambda self: self.is_quiet)
+    @rule(queue=QUEUES, key=st.sampled_from(["k1", "k2"]), limit=st.integers(0, 2))
+    def limit_key(self, queue: str, key: str, limit: int) -> None:
+        self.looking.execute(
+            "insert into pgwake.concurrency_limits values (%s, %s, %s)"
+            " on conflict (queue, key) do update set max_running = %s",
+            [queue, key, limit, limit],
+        )
+        self.own_limits[queue, key] = limit
+
+    @rule(queue=QUEUES, keeps=st.booleans())
+    def keep_order(self, queue: str, keeps: bool) -> None:
+        self._policy("keep_order", keeps, queue)
+
+    @rule(queue=QUEUES, rate=st.sampled_from([None, None, 0.1, 100.0]))
+    def limit_rate(self, queue: str, rate: float | None) -> None:
+        self._policy("rate_limit", rate, queue)
+
+    @rule(queue=QUEUES, pauses=st.booleans())
+    def pause(self, queue: str, pauses: bool) -> None:
+        call = "pause_queue(%s)" if pauses else "resume_queue(%s)"
+        self.looking.execute(f"select pgwake.{call}", [queue])  # type: ignore[arg-type]
+
+    def _policy(self, column: str, value: object, queue: str) -> None:
+        update = f"update pgwake.queues set {column} = %s where name = %s"
+        self.looking.execute(update, [value, queue])  # type: ignore[arg-type]
+
+    @precondition(lambda self: self.is_quiet)
+    @rule(seconds=st.sampled_from([1, 60, 301, 3600]))
+    def time_passes(self, seconds: int) -> None:
+        self.clock += seconds
+        self._set_clock()
+
+    @rule(step=st.sampled_from(["fold", "retention", "keys"]))
+    def upkeep(self, step: str) -> None:
+        self.looking.execute("select pgwake.maintain(%s)", [step])
+
+    # What must hold.
+
+    @invariant()
+    def no_job_is_lost_or_where_it_can_not_be(self) -> None:
+        rows = self._states(self.looking)
+        assert rows.keys() == self.jobs.keys()
+        for job_id, state in rows.items():
+            assert state in self.jobs[job_id].states, (job_id, self.jobs[job_id])
+
+    @invariant()
+    def no_key_has_more_than_its_limit(self) -> None:
+        holders = {(q, k): n for q, k, n in self.looking.execute(HOLDERS)}
+        for name in holders.keys() | self.key_bounds.keys():
+            limit = self.own_limits.get(name, self.key_limits[name[0]])
+            count = holders.get(name, 0)
+            assert count <= max(limit, self.key_bounds[name]), name
+            self.key_bounds[name] = count  # where the limit was lowered since
+
+    @invariant()
+    def no_queue_runs_more_than_its_limit(self) -> None:
+        running = dict(self.looking.execute(RUNNING).fetchall())
+        for queue, limit in self.max_running.items():
+            count = running.get(queue, 0)
+            if limit is not None:
+                assert count <= max(limit, self.running_bounds[queue]), queue
+            self.running_bounds[queue] = count
+
+    @invariant()
+    def counts_are_those_of_the_rows(self) -> None:
+        (counted,) = self.looking.execute(COUNTED).fetchone() or (None,)
+        (tallied,) = self.looking.execute(TALLIED).fetchone() or (None,)
+        assert counted == tallied
+
+    def teardown(self) -> None:
+        """Let everything run: whatever was done before, every job comes to an end."""
+        for one in self.actors:
+            one.connection.rollback()
+            one.is_open = False
+        self.looking.execute(
+            "update pgwake.queues set paused_until = null, rate_limit = null"
+        )
+        self.looking.execute("delete from pgwake.concurrency_limits")
+        worker = self.actors[0].connection
+        for _ in range(200):
+            self.clock += 3600
+            self._set_clock()
+            worker.execute("select pgwake.maintain('sweep')")
+            for queue in ("q1", "q2"):
+                for suspects in (False, True):
+                    ids, lease = worker.execute(  # type: ignore[misc]
+                        CLAIM, [queue, 10, "last", suspects]
+                    ).fetchone()
+                    if ids:
+                        worker.execute(
+                            "select pgwake.complete_jobs(%s, array_fill(%s::uuid,"
+                            " array[%s]))",
+                            [ids, lease, len(ids)],
+                        )
+            if LIVE.isdisjoint(self._states(self.looking).values()):
+                return
+        left = self.looking.execute("select * from pgwake.jobs_live").fetchall()
+        raise AssertionError(f"jobs that nothing runs: {left}")

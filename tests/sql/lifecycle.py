@@ -385,11 +385,11 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(queue=QUEUES, pauses=st.booleans())
     def pause(self, queue: str, pauses: bool) -> None:
         call = "pause_queue(%s)" if pauses else "resume_queue(%s)"
-        self.looking.execute(f"select pgwake.{call}", [queue])  # type: ignore[arg-type]
+        self.looking.execute(f"select pgwake.{call}", [queue])
 
     def _policy(self, column: str, value: object, queue: str) -> None:
         update = f"update pgwake.queues set {column} = %s where name = %s"
-        self.looking.execute(update, [value, queue])  # type: ignore[arg-type]
+        self.looking.execute(update, [value, queue])
 
     @precondition(lambda self: self.is_quiet)
     @rule(seconds=st.sampled_from([1, 60, 301, 3600]))
@@ -421,7 +421,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @invariant()
     def no_queue_runs_more_than_its_limit(self) -> None:
-        running = dict(self.looking.execute(RUNNING).fetchall())
+        running: dict[str, int] = dict(self.looking.execute(RUNNING).fetchall())
         for queue, limit in self.max_running.items():
             count = running.get(queue, 0)
             if limit is not None:

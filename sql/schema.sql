@@ -347,7 +347,7 @@ insert into pgwake.ring_slots (slot) select generate_series(0, 31) on conflict d
 create sequence if not exists pgwake.jobs_id_seq as bigint;
 
 -- What a column can hold, by a domain each: a value is checked when it is set. As checks of the table, all would be read
--- and planned by each statement that claims or ends, 3 microseconds each. Not of text: an array_agg of a domain over text
+-- and planned by each statement that claims or ends, 3 microseconds each. Not queue and kind: an array_agg of a domain
 -- is unknown to some drivers.
 do $domains$
 begin
@@ -373,6 +373,12 @@ begin
   create domain pgwake.job_bounce_count as int
     constraint jobs_bounce_count_is_not_negative check (value >= 0);
   -- Sizes are those of the text, which is what a claim sends: 1e131071 is short in jsonb and long for a consumer.
+  create domain pgwake.job_claimed_by as text collate "C"
+    constraint jobs_claimed_by_is_1_to_512_bytes check (octet_length(value) between 1 and 512);
+  create domain pgwake.job_unique_key as text collate "C"
+    constraint jobs_unique_key_is_1_to_512_bytes check (octet_length(value) between 1 and 512);
+  create domain pgwake.job_concurrency_key as text collate "C"
+    constraint jobs_concurrency_key_is_1_to_512_bytes check (octet_length(value) between 1 and 512);
   create domain pgwake.job_payload as jsonb
     constraint jobs_payload_is_an_object check (jsonb_typeof(value) = 'object')
     constraint jobs_payload_is_at_most_1_mib check (octet_length(value::text) <= 1048576);
@@ -397,7 +403,7 @@ create table if not exists pgwake.jobs (
   max_attempts         pgwake.job_max_attempts,                -- null: by policy
   lease_id             uuid,
   lease_expires_at     timestamptz,
-  claimed_by           text collate "C",
+  claimed_by           pgwake.job_claimed_by,
   started_at           timestamptz,
   finished_at          timestamptz,
   created_at           pgwake.job_created_at not null default pgwake.now(),
@@ -405,37 +411,31 @@ create table if not exists pgwake.jobs (
   bounce_count         pgwake.job_bounce_count not null default 0,   -- given back without having failed
   finished_slot        smallint,
   cancel_requested_at  timestamptz,
-  unique_key           text collate "C",
-  concurrency_key      text collate "C",
+  unique_key           pgwake.job_unique_key,
+  concurrency_key      pgwake.job_concurrency_key,
   fingerprint          text collate "C",                      -- of the last error of a dead letter
   payload              pgwake.job_payload not null default '{}',
   metadata             pgwake.job_metadata,
   result               pgwake.job_result,
   errors               jsonb,                                 -- the last 20: attempt, at, worker, reason, message
 
-  constraint jobs_fingerprint_only_when_failed check (fingerprint is null or status = 'failed'),
-  constraint jobs_result_only_when_completed check (result is null or status = 'completed'),
   constraint jobs_lease_matches_status check (
-    (status = 'running') = (lease_expires_at is not null)
-    and case
-      when status = 'running' then lease_id is not null and claimed_by is not null
-      when status in ('waiting', 'pending') then lease_id is null and claimed_by is null
-      else true
-    end
-  ),
-  constraint jobs_started_at_matches_status check (
     case
-      when status = 'running' then started_at is not null
-      when status in ('waiting', 'pending') then started_at is null
-      else true
+      when status = 'running' then num_nulls(lease_id, lease_expires_at, claimed_by, started_at) = 0
+      when status in ('waiting', 'pending') then
+        num_nonnulls(lease_id, lease_expires_at, claimed_by, started_at, cancel_requested_at) = 0
+      else lease_expires_at is null
     end
   ),
-  constraint jobs_cancel_requested_only_after_start
-    check (cancel_requested_at is null or status not in ('waiting', 'pending')),
-  constraint jobs_finished_at_matches_status
-    check ((status in ('completed', 'failed', 'cancelled')) = (finished_at is not null)),
-  constraint jobs_finished_slot_matches_status
-    check ((status in ('completed', 'cancelled')) = (finished_slot is not null))
+  constraint jobs_end_matches_status check (
+    case
+      when status = 'completed' then num_nulls(finished_at, finished_slot) = 0 and fingerprint is null
+      when status = 'cancelled' then
+        num_nulls(finished_at, finished_slot) = 0 and num_nonnulls(result, fingerprint) = 0
+      when status = 'failed' then finished_at is not null and num_nonnulls(finished_slot, result) = 0
+      else num_nonnulls(finished_at, finished_slot, result, fingerprint) = 0
+    end
+  )
 ) partition by list (status);
 
 -- Names can't change after this leaf, so they are checked here alone.
@@ -443,10 +443,7 @@ create table if not exists pgwake.jobs_live
   partition of pgwake.jobs (
     constraint jobs_live_pkey primary key (id),
     constraint jobs_queue_is_1_to_128_bytes check (octet_length(queue) between 1 and 128),
-    constraint jobs_kind_is_1_to_128_bytes check (octet_length(kind) between 1 and 128),
-    constraint jobs_unique_key_is_1_to_512_bytes check (octet_length(unique_key) between 1 and 512),
-    constraint jobs_concurrency_key_is_1_to_512_bytes check (octet_length(concurrency_key) between 1 and 512),
-    constraint jobs_claimed_by_is_1_to_512_bytes check (octet_length(claimed_by) between 1 and 512)
+    constraint jobs_kind_is_1_to_128_bytes check (octet_length(kind) between 1 and 128)
   )
   for values in ('waiting', 'pending', 'running')
   with (
@@ -500,12 +497,9 @@ begin
 
   create index jobs_failed_fingerprint_idx on pgwake.jobs_failed (fingerprint, finished_at);
 
-  -- Jobs that wait for room, each key's in the order they are let in; and those that take the room up.
-  create index jobs_waiting_idx on pgwake.jobs_live (queue, concurrency_key, priority desc, run_at, id)
-    where status = 'waiting' and concurrency_key is not null;
-
-  create index jobs_key_idx on pgwake.jobs_live (queue, concurrency_key)
-    where status in ('pending', 'running') and concurrency_key is not null;
+  -- Of each concurrency key, the jobs that take its room up, and those that wait in the order they are let in.
+  create index jobs_key_idx on pgwake.jobs_live (queue, concurrency_key, status, priority desc, run_at, id)
+    where concurrency_key is not null;
 
   create index key_looks_due_idx on pgwake.key_looks (queue, at);
 

@@ -1,5 +1,5 @@
 -- Has every concurrency key of a queue looked at for which a job waits. Steps from key
--- to key; rides jobs_waiting_idx. Returns how many.
+-- to key; rides jobs_key_idx. Returns how many.
 create or replace function pgwake.free_all_keys(queue text)
 returns int
 language plpgsql volatile

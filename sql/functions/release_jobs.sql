@@ -24,6 +24,7 @@ set search_path = ''
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set enable_nestloop = off
 set jit = off
 as $$
 #variable_conflict use_column

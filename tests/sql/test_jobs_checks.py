@@ -36,7 +36,7 @@ ILLEGAL: list[tuple[str, dict[str, Any], str]] = [
     ("pending", {"unique_key": "x" * 513}, "unique_key_is_1_to_512_bytes"),
     ("pending", {"concurrency_key": ""}, "concurrency_key_is_1_to_512_bytes"),
     ("pending", {"concurrency_key": "x" * 513}, "concurrency_key_is_1_to_512_bytes"),
-    ("pending", {"fingerprint": "x"}, "fingerprint_only_when_failed"),
+    ("pending", {"fingerprint": "x"}, "end_matches_status"),
     ("pending", {"priority": 101}, "priority_is_minus_100_to_100"),
     ("pending", {"priority": -101}, "priority_is_minus_100_to_100"),
     ("pending", {"attempt": -1}, "attempt_is_not_negative"),
@@ -50,8 +50,8 @@ ILLEGAL: list[tuple[str, dict[str, Any], str]] = [
     ("pending", {"metadata": {"a": "x" * 65536}}, "metadata_is_at_most_64_kib"),
     ("completed", {"result": "x" * 1048576}, "result_is_at_most_1_mib"),
     # a result belongs to a completed job
-    ("pending", {"result": {}}, "result_only_when_completed"),
-    ("failed", {"result": {}}, "result_only_when_completed"),
+    ("pending", {"result": {}}, "end_matches_status"),
+    ("failed", {"result": {}}, "end_matches_status"),
     # a lease belongs to a running job, whole
     ("pending", {"lease_id": LEASE}, "lease_matches_status"),
     ("pending", {"claimed_by": "w1"}, "lease_matches_status"),
@@ -63,18 +63,18 @@ ILLEGAL: list[tuple[str, dict[str, Any], str]] = [
     ("running", {"claimed_by": ""}, "claimed_by_is_1_to_512_bytes"),
     ("running", {"claimed_by": "x" * 513}, "claimed_by_is_1_to_512_bytes"),
     # a start belongs to one that has been started
-    ("pending", {"started_at": NOW}, "started_at_matches_status"),
-    ("running", {"started_at": None}, "started_at_matches_status"),
-    ("pending", {"cancel_requested_at": NOW}, "cancel_requested_only_after_start"),
-    ("waiting", {"cancel_requested_at": NOW}, "cancel_requested_only_after_start"),
+    ("pending", {"started_at": NOW}, "lease_matches_status"),
+    ("running", {"started_at": None}, "lease_matches_status"),
+    ("pending", {"cancel_requested_at": NOW}, "lease_matches_status"),
+    ("waiting", {"cancel_requested_at": NOW}, "lease_matches_status"),
     # an end belongs to one that has ended
-    ("pending", {"finished_at": NOW}, "finished_at_matches_status"),
-    ("running", {"finished_at": NOW}, "finished_at_matches_status"),
-    ("completed", {"finished_at": None}, "finished_at_matches_status"),
-    ("failed", {"finished_at": None}, "finished_at_matches_status"),
-    ("cancelled", {"finished_at": None}, "finished_at_matches_status"),
-    ("pending", {"finished_slot": 1}, "finished_slot_matches_status"),
-    ("failed", {"finished_slot": 1}, "finished_slot_matches_status"),
+    ("pending", {"finished_at": NOW}, "end_matches_status"),
+    ("running", {"finished_at": NOW}, "end_matches_status"),
+    ("completed", {"finished_at": None}, "end_matches_status"),
+    ("failed", {"finished_at": None}, "end_matches_status"),
+    ("cancelled", {"finished_at": None}, "end_matches_status"),
+    ("pending", {"finished_slot": 1}, "end_matches_status"),
+    ("failed", {"finished_slot": 1}, "end_matches_status"),
 ]
 
 

@@ -79,11 +79,11 @@ async def test_a_hand_made_end_moves_the_row(connection: Connection) -> None:
     ("change", "check"),
     [
         ("status = 'running'", "lease_matches_status"),
-        ("status = 'failed'", "finished_at_matches_status"),
-        ("status = 'completed', finished_slot = 3", "finished_at_matches_status"),
+        ("status = 'failed'", "end_matches_status"),
+        ("status = 'completed', finished_slot = 3", "end_matches_status"),
         ("lease_id = gen_random_uuid()", "lease_matches_status"),
-        ("finished_at = now()", "finished_at_matches_status"),
-        ("started_at = now()", "started_at_matches_status"),
+        ("finished_at = now()", "end_matches_status"),
+        ("started_at = now()", "lease_matches_status"),
         ("priority = 101", "priority_is_minus_100_to_100"),
     ],
 )

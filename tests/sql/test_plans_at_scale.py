@@ -106,7 +106,7 @@ CASES = {
         ENDING,
         9000,
     ),
-    "release_jobs": Case(f"pgwake.release_jobs({HELD})", ENDING, 9000),
+    "release_jobs": Case(f"pgwake.release_jobs({HELD})", ENDING, 6000),
     "extend_leases": Case(f"pgwake.extend_leases({HELD})", ENDING, 6000),
     "sweep of none": Case("from pgwake.sweep_expired_leases()", {LEASE}, 100),
     "sweep of 100": Case(

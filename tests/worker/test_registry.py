@@ -24,7 +24,7 @@ def bind(function: Any, payload: str) -> dict[str, Any]:
     registry.job("kind")(function)
     handler = registry.get("kind")
     assert handler is not None
-    return handler.bind(payload, JOB)
+    return handler.signature.bind(payload, JOB)
 
 
 def refusal(function: Any, payload: str) -> str:
@@ -54,8 +54,8 @@ def test_a_default_that_was_changed_is_not_seen_by_the_next_job() -> None:
 
     handler = registry.get("kind")
     assert handler is not None
-    handler.bind("{}", JOB)["tags"].append("mine")
-    assert handler.bind("{}", JOB) == {"tags": []}
+    handler.signature.bind("{}", JOB)["tags"].append("mine")
+    assert handler.signature.bind("{}", JOB) == {"tags": []}
 
 
 def test_annotations_are_what_pydantic_makes_of_them() -> None:
@@ -120,7 +120,7 @@ def test_the_kind_itself_may_be_anything() -> None:
 
     handler = registry.get(registry.kinds[0])
     assert handler is not None
-    assert handler.bind('{"to": "a"}', JOB) == {"to": "a"}
+    assert handler.signature.bind('{"to": "a"}', JOB) == {"to": "a"}
 
 
 def test_partials_and_methods_are_handlers_too() -> None:
@@ -239,6 +239,14 @@ def test_the_decorator_leaves_the_function_as_it_is() -> None:
         ({"timeout": 0}, "timeout"),
         ({"timeout": float("nan")}, "timeout"),
         ({"timeout": float("inf")}, "timeout"),
+        ({"timeout": "30"}, "timeout is '30'"),
+        ({"max_attempts": 2.5}, "max_attempts is 2.5"),
+        ({"max_attempts": True}, "max_attempts is True"),
+        ({"lease": 0.5}, "lease"),
+        ({"priority": 101}, "priority"),
+        ({"backoff_base": -1}, "backoff_base"),
+        ({"backoff_cap": 1e10}, "backoff_cap"),
+        ({"backoff_jitter": 1.1}, "backoff_jitter"),
     ],
 )
 def test_an_option_out_of_range_is_refused_by_name(
@@ -248,3 +256,34 @@ def test_an_option_out_of_range_is_refused_by_name(
 
     with pytest.raises(ConfigurationError, match=said):
         Registry().job(**{"kind": "kind", **options})(run)
+
+
+def test_what_a_handler_declares_is_its_policy_and_the_schema_of_its_payload() -> None:
+    handlers = Registry()
+
+    @handlers.job("greet", max_attempts=3, timeout=1.5)
+    async def greet(name: str, job: Job, loud: bool = False) -> None: ...
+
+    assert handlers.declaration["greet"] == {
+        "max_attempts": 3,
+        "timeout": 1.5,
+        "schema": {
+            "title": "greet",
+            "type": "object",
+            "properties": {
+                "name": {"title": "Name", "type": "string"},
+                "loud": {"title": "Loud", "type": "boolean"},
+            },
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+    }
+
+
+def test_a_type_that_json_has_no_word_for_declares_no_schema() -> None:
+    handlers = Registry()
+
+    @handlers.job("odd")
+    async def odd(value: memoryview) -> None: ...
+
+    assert handlers.declaration == {"odd": {}}

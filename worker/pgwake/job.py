@@ -111,6 +111,11 @@ class Job:
         return json.loads(self._options) if self._options else {}
 
     @property
+    def timeout(self) -> float | None:
+        """The time limit in seconds that an operator or the queue set; else None."""
+        return self.options.get("timeout") if self._options else None
+
+    @property
     def crash_count(self) -> int:
         """How often its process died or its lease ran out."""
         return int(self.options.get("crash_count", 0))

@@ -54,6 +54,7 @@ _ENQUEUE = """
 select pgwake.enqueue($1, $2, queue => $3, priority => $4, run_at => $5, delay => $6,
                       max_attempts => $7, unique_key => $8, on_conflict => $9)
 """
+_DECLARE_KINDS = "select pgwake.declare_kinds($1, $2, $3)"
 _SCHEMA_VERSION = "select v.version from pgwake.schema_version as v"
 _SESSION_COUNT = """
 select count(*) from pg_stat_activity as a
@@ -189,6 +190,13 @@ async def maintain(connection: Connection, step: str) -> dict[str, Any]:
     """Do a step of the upkeep; what it did."""
     done: dict[str, Any] = json.loads(await connection.fetchval(_MAINTAIN, step))
     return done
+
+
+async def declare_kinds(
+    connection: Connection, kinds: str, version: str, worker: str
+) -> None:
+    """Declare kinds' policy and payloads, JSON text; newest version wins."""
+    await connection.fetchval(_DECLARE_KINDS, kinds, version, worker)
 
 
 async def park(connection: Connection, queue: str, *, muted: bool) -> bool:

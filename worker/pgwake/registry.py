@@ -1,20 +1,15 @@
-"""Handlers: which function runs which kind of job, and how its arguments are read."""
+"""Handlers: which function runs which kind of job."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from copy import deepcopy
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
-from pydantic_core import SchemaError
-from typing_extensions import TypedDict  # pydantic refuses typing's before 3.12
-
-from pgwake.errors import ConfigurationError, InvalidPayloadError
-from pgwake.job import Job
+from pgwake.errors import ConfigurationError
+from pgwake.policy import Policy
+from pgwake.signature import Signature
 
 F = TypeVar("F", bound=Callable[..., Any])
-Arguments: TypeAlias = Callable[[str], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,44 +20,16 @@ class Handler:
         kind: The kind of job.
         function: An async function, run on the loop, or a plain one, run in a thread.
         queue: Where its jobs usually are; what a worker without --queue works on.
-        max_attempts: Where the job has none of its own; None: the queue's policy.
-        timeout: Seconds an attempt may take; None: as long as it likes.
+        policy: What its attempts go by.
+        signature: How a payload becomes its arguments.
     """
 
     kind: str
     function: Callable[..., Any]
     queue: str
-    max_attempts: int | None
-    timeout: float | None
+    policy: Policy
+    signature: Signature
     is_async: bool
-    arguments: Arguments | None
-    defaults: Mapping[str, Any]
-    job_parameter: str | None
-
-    def bind(self, payload: str, job: Job) -> dict[str, Any]:
-        """Read the arguments from a payload, JSON text.
-
-        Raises:
-            InvalidPayloadError: A field is missing, unknown or of the wrong type.
-        """
-        bound: dict[str, Any] = {}
-        if self.arguments is not None:
-            try:
-                bound = self.arguments(payload)
-            except ValidationError as error:
-                raise InvalidPayloadError(_explain(self.kind, error)) from None
-            for name, default in self.defaults.items():
-                if name not in bound:
-                    # A handler may change its list: the next job's is another.
-                    is_shared = isinstance(default, list | dict | set)
-                    bound[name] = deepcopy(default) if is_shared else default
-        elif payload != "{}":
-            raise InvalidPayloadError(
-                f"{self.kind} takes no arguments, but the payload has some"
-            )
-        if self.job_parameter is not None:
-            bound[self.job_parameter] = job
-        return bound
 
 
 class Registry:
@@ -78,6 +45,11 @@ class Registry:
         queue: str = "default",
         max_attempts: int | None = None,
         timeout: float | None = None,
+        lease: float | None = None,
+        priority: int | None = None,
+        backoff_base: float | None = None,
+        backoff_cap: float | None = None,
+        backoff_jitter: float | None = None,
     ) -> Callable[[F], F]:
         """Register a function as the handler of a kind of job.
 
@@ -85,21 +57,51 @@ class Registry:
         pydantic; a parameter annotated with pgwake.Job gets the job itself. What it
         returns is stored as the job's result.
 
+        The policy is declared to the database when a worker starts. It holds where the
+        job has none of its own and no operator has set another in pgwake.kinds; what is
+        left out is by the queue's policy.
+
         Args:
             kind: The kind of job, 1 to 128 bytes.
             queue: Where its jobs usually are.
-            max_attempts: Attempts until the dead letters, where the job has no own.
-            timeout: Seconds an attempt may take.
+            max_attempts: Attempts until the dead letters; default 20.
+            timeout: Seconds an attempt may take; default no limit.
+            lease: Seconds a claim holds without renewal; default 300.
+            priority: Of jobs inserted with priority 0; -100 to 100.
+            backoff_base: Seconds before the second attempt, at most; default 1.
+            backoff_cap: Seconds before any attempt, at most; default 3600.
+            backoff_jitter: The share of that which is drawn at random; default 1.
 
         Raises:
-            ConfigurationError: The kind has a handler, or the function can't be one.
+            ConfigurationError: The kind has a handler, a value is out of range, or the
+                function can't be a handler.
         """
+        for name, text in (("kind", kind), ("queue", queue)):
+            if not _is_name(text):
+                raise ConfigurationError(f"{name} {text!r} must have 1 to 128 bytes")
+        try:
+            policy = Policy(
+                max_attempts=max_attempts,
+                timeout=timeout,
+                lease=lease,
+                priority=priority,
+                backoff_base=backoff_base,
+                backoff_cap=backoff_cap,
+                backoff_jitter=backoff_jitter,
+            )
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{kind}: {error}") from None
 
         def register(function: F) -> F:
             if kind in self._handlers and self._handlers[kind].function != function:
                 raise ConfigurationError(f"kind {kind!r} has two handlers")
-            self._handlers[kind] = _handler(
-                kind, function, queue, max_attempts, timeout
+            self._handlers[kind] = Handler(
+                kind,
+                function,
+                queue,
+                policy,
+                Signature.of(kind, function),
+                inspect.iscoroutinefunction(function),
             )
             return function
 
@@ -119,84 +121,20 @@ class Registry:
         """The queues that the handlers name."""
         return sorted({handler.queue for handler in self._handlers.values()})
 
+    @property
+    def declaration(self) -> dict[str, dict[str, Any]]:
+        """What is to be declared of each kind; see sql/functions/declare_kinds.sql."""
+        return {
+            kind: {
+                **handler.policy.declared(),
+                **({"schema": schema} if (schema := handler.signature.schema) else {}),
+            }
+            for kind, handler in self._handlers.items()
+        }
+
 
 registry = Registry()
 job = registry.job
-
-
-def _handler(
-    kind: str,
-    function: Callable[..., Any],
-    queue: str,
-    max_attempts: int | None,
-    timeout: float | None,
-) -> Handler:
-    for name, text in (("kind", kind), ("queue", queue)):
-        if not _is_name(text):
-            raise ConfigurationError(f"{name} {text!r} must have 1 to 128 bytes")
-    if max_attempts is not None and not 1 <= max_attempts <= 10_000:
-        raise ConfigurationError(f"{kind}: max_attempts must be from 1 to 10000")
-    if timeout is not None and not 0 < timeout <= 86_400:
-        raise ConfigurationError(f"{kind}: timeout must be from 0 to 86400 seconds")
-    job_parameter, arguments, defaults = _arguments(kind, function)
-    return Handler(
-        kind,
-        function,
-        queue,
-        max_attempts,
-        timeout,
-        inspect.iscoroutinefunction(function),
-        arguments,
-        defaults,
-        job_parameter,
-    )
-
-
-def _arguments(
-    kind: str, function: Callable[..., Any]
-) -> tuple[str | None, Arguments | None, dict[str, Any]]:
-    try:
-        parameters = inspect.signature(function, eval_str=True).parameters
-    except (NameError, TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"{kind}: its signature can't be read: {error}"
-        ) from None
-    job_parameter = None
-    fields: dict[str, Any] = {}
-    defaults: dict[str, Any] = {}
-    extra: Literal["forbid", "allow"] = "forbid"
-    for name, parameter in parameters.items():
-        match parameter.kind:
-            case parameter.VAR_KEYWORD:
-                extra = "allow"
-                continue
-            case parameter.POSITIONAL_ONLY | parameter.VAR_POSITIONAL:
-                raise ConfigurationError(
-                    f"{kind}: parameter {name} can't be given by name"
-                )
-        if parameter.annotation is Job:
-            job_parameter = name
-            continue
-        annotation = (
-            Any if parameter.annotation is parameter.empty else parameter.annotation
-        )
-        if parameter.default is parameter.empty:
-            fields[name] = annotation
-        else:
-            fields[name] = NotRequired[annotation]
-            defaults[name] = parameter.default
-    if not fields and extra == "forbid":
-        return job_parameter, None, defaults
-    try:
-        # Not a model: what becomes of it is a dictionary, read five times as fast.
-        shape: Any = TypedDict(kind, fields)  # type: ignore[misc]  # made at run time
-        config = ConfigDict(arbitrary_types_allowed=True, extra=extra)
-        setattr(shape, "__pydantic_config__", config)  # noqa: B010
-        return job_parameter, TypeAdapter(shape).validator.validate_json, defaults
-    except (PydanticUserError, SchemaError, TypeError) as error:
-        raise ConfigurationError(
-            f"{kind}: its annotations can't be used: {error}"
-        ) from None
 
 
 def _is_name(text: str) -> bool:
@@ -204,11 +142,3 @@ def _is_name(text: str) -> bool:
         return 1 <= len(text.encode()) <= 128 and "\0" not in text
     except UnicodeEncodeError:  # a lone surrogate
         return False
-
-
-def _explain(kind: str, error: ValidationError) -> str:
-    problems = "; ".join(
-        f"{'.'.join(map(str, item['loc'])) or 'payload'}: {item['msg']}"
-        for item in error.errors(include_url=False, include_input=False)[:5]
-    )
-    return f"the payload does not fit {kind}: {problems}"

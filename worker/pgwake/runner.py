@@ -106,8 +106,9 @@ class Runner:
         self, job: Job, handler: Handler, slot: "asyncio.Task[None]"
     ) -> None:
         started = job.started_at = monotonic()
-        if handler.timeout is not None:
-            job.deadline = started + handler.timeout
+        timeout = job.timeout or handler.policy.timeout
+        if timeout is not None:
+            job.deadline = started + timeout
             self._look_by(job.deadline)
         job.task = slot
         self.running.add(job)
@@ -127,7 +128,7 @@ class Runner:
 
         seconds = monotonic() - started
         if job.should_stop:
-            self._stopped(job, seconds, handler)
+            self._stopped(job, seconds)
         elif problem is None:
             self._finisher.complete(job, result, seconds)
         else:
@@ -167,16 +168,15 @@ class Runner:
             else:
                 self._look_by(job.deadline)
 
-    def _stopped(
-        self, job: Job, seconds: float, handler: Handler | None = None
-    ) -> None:
+    def _stopped(self, job: Job, seconds: float) -> None:
         """End a job that was told to stop: never as done."""
         match job.stop_reason:
-            case "timeout" if handler is not None:
+            case "timeout" if job.started_at is not None and job.deadline is not None:
+                limit = round(job.deadline - job.started_at, 3)
                 self._finisher.fail(
                     job,
                     seconds,
-                    f"over its time limit of {handler.timeout:g} s",
+                    f"over its time limit of {limit:g} s",
                     reason="timeout",
                 )
             case "cancelled":
@@ -188,7 +188,7 @@ class Runner:
                 self._finisher.drop(job, seconds)
 
     async def _call(self, handler: Handler, job: Job) -> Any:
-        arguments = handler.bind(job.payload_text, job)
+        arguments = handler.signature.bind(job.payload_text, job)
         if handler.is_async:
             return await handler.function(**arguments)
         return await self._in_thread(handler, arguments)

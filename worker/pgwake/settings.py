@@ -51,6 +51,12 @@ class Settings(BaseSettings):
         description="queues to work on, each with its slots: emails:20,default:10; "
         "by default those of the handlers, 10 slots each",
     )
+    app_version: str = Field(
+        default="",
+        pattern=r"^([0-9]{1,9}(\.[0-9]{1,9}){0,9})?$",
+        description="version of the handlers, numbers with dots: what the newest "
+        "declares of its kinds holds",
+    )
     processes: int = Field(default=1, ge=1, le=256, description="worker processes")
     poll_interval: Seconds = Field(
         default=5.0, description="how often to look without having been woken"

@@ -7,17 +7,19 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
+import asyncpg
 import structlog
 
 from pgwake import names, queue
 from pgwake.bell import Cause, Role
 from pgwake.claimer import Claimer
-from pgwake.connection import Session
+from pgwake.connection import Session, describe
 from pgwake.errors import ConfigurationError
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
 from pgwake.job import Job
 from pgwake.joblog import JobLog
+from pgwake.jsontext import dumps
 from pgwake.lifeline import Lifeline
 from pgwake.metrics import Metrics
 from pgwake.quarantine import Quarantine
@@ -122,6 +124,7 @@ class Worker:
         claims, ends, chores = session("claims"), session("ends"), session("upkeep")
         try:
             if await self._may_start(chores):
+                await self._declare(chores)
                 await self._work(claims, ends, chores)
         finally:
             for opened in (claims, ends, chores):
@@ -281,6 +284,16 @@ class Worker:
                 f"the database has {found}, this worker needs {queue.SCHEMA_VERSION}: "
                 "run `pgwake init` with the version that the workers have"
             )
+
+    async def _declare(self, session: Session) -> None:
+        """Say what the kinds' policy is; without that, what held before holds."""
+        kinds, version = dumps(self.registry.declaration), self.settings.app_version
+        try:
+            await session.call(
+                lambda c: queue.declare_kinds(c, kinds, version, self.name)
+            )
+        except asyncpg.PostgresError as error:
+            log.error("kinds not declared", error=describe(error), hint=error.hint)
 
     async def __aenter__(self) -> Self:
         run = self._run = asyncio.create_task(self.run())

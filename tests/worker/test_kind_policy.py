@@ -90,7 +90,7 @@ async def test_the_decorators_lease_and_priority_hold(
         job_id = await insert(connection, "fail")
 
         async def runs() -> bool:
-            return (await job(connection, job_id))["status"] == "running"
+            return bool((await job(connection, job_id))["status"] == "running")
 
         await wait_for(runs)
         row = await job(connection, job_id)

@@ -85,9 +85,7 @@ class Finisher:
     ) -> None:
         """End an attempt as failed; see fail_jobs."""
         message, trace = _describe(error)
-        failure = queue.Failure(
-            job.id, job.lease_id, message, reason, retryable, trace
-        )
+        failure = queue.Failure(job.id, job.lease_id, message, reason, retryable, trace)
         self._put(End(job, seconds, failure))
 
     def release(self, job: Job, reason: str, seconds: float = 0.0) -> None:

@@ -449,8 +449,8 @@ async def test_a_key_that_has_only_later_jobs_costs_others_no_turn(
         jobs += found
     await complete(connection, *jobs)  # thirty looks at keys with nothing due
     (z,) = await keyed(connection, "z")
-    (found,) = await rows(connection, "claim_next_job", queue="default")
-    assert found["id"] == z
+    (taken,) = await rows(connection, "claim_next_job", queue="default")
+    assert taken["id"] == z
 
 
 async def test_an_end_of_a_key_wakes_who_sleeps(

@@ -1,7 +1,7 @@
 """max_running: how many jobs of a queue run at once."""
 
 import asyncio
-from typing import Any
+from datetime import timedelta
 
 import pytest
 
@@ -121,17 +121,17 @@ async def test_each_end_of_a_job_wakes_who_sleeps(
     await insert_many(connection, 2)
     (job,) = await claim(connection, worker="w1")
     listener = await Listener.with_bells(await connect(), "default")
-    far: dict[str, Any] = await connection.fetchrow("select interval '1 hour' as far")
+    far = timedelta(hours=1)
     if end == "complete":
         await call(connection, "complete_job", **pair(job))
     elif end == "fail":
         await call(connection, "fail_job", **pair(job), retryable=False)
     elif end == "retry":
-        await call(connection, "fail_job", **pair(job), retry_in=far["far"])
+        await call(connection, "fail_job", **pair(job), retry_in=far)
     elif end == "release":
         await call(connection, "release_jobs", **pairs(job))
     elif end == "snooze":
-        await call(connection, "snooze_job", **pair(job), delay=far["far"])
+        await call(connection, "snooze_job", **pair(job), delay=far)
     elif end == "cancel":
         await call(connection, "cancel_job", job_id=job["id"])
         await call(connection, "fail_job", **pair(job))

@@ -4,13 +4,13 @@
 -- Takes the queue's advisory lock, to the end of the transaction, so that such claims
 -- come one after the other; not had: none, look again at once. Counts what runs with a
 -- later snapshot, so it sees every claim before; therefore not under repeatable read:
--- raises PW003.
+-- raises PW003. at comes back as the server's clock after that: claims stamped by it are
+-- in the order of the lock, and after the ends that made their room.
 --
 -- Of a rate the bucket fills by rate_limit tokens a second up to rate_burst (default a
--- second's worth, at least 1), by the server's clock as read under the lock: at comes
--- back as that. Claims are stamped by it, in the order of the lock, so that over any t
--- seconds at most rate_burst + rate_limit * t jobs have started. A clock that is put back
--- fills nothing. tokens: what there was, null without a rate. Who claims n jobs leaves
+-- second's worth, at least 1). Over any t seconds at most rate_burst + rate_limit * t
+-- jobs have started, by started_at. A clock that was put back has filled nothing, and
+-- fills from now on. tokens: what there was, null without a rate. Who claims n jobs leaves
 -- tokens - n.
 --
 -- next_at: when to look again, should count be taken: at the next token. Null where
@@ -57,8 +57,8 @@ begin
     admit_claim.count := least(admit_claim.count, v_room);
   end if;
 
+  admit_claim.at := clock_timestamp() + (admit_claim.at - now());
   if admit_claim.rate_limit is not null then
-    admit_claim.at := clock_timestamp() + (admit_claim.at - now());
     update pgwake.rate_buckets as b
     set filled_at = admit_claim.at
     where b.queue = admit_claim.queue and b.filled_at > admit_claim.at;

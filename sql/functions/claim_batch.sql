@@ -178,6 +178,8 @@ begin
   if v_policy.look_at <= v_now and not claim_batch.suspects then
     v_policy.look_at := pgwake.open_keys(
       claim_batch.queue, v_count, v_policy.key_limit, v_now, v_keys_from, v_audience);
+    v_now := greatest(v_now, clock_timestamp() + (pgwake.now() - now()));
+    claimed_at := v_now;
   end if;
   v_cost := pgwake.look_cost() - v_cost;
   if v_keys is not null or v_cost > v_slow then

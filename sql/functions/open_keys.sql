@@ -1,5 +1,5 @@
 -- Lets in who waits for a concurrency key that has room: makes up to count due jobs of a
--- queue's keys pending. Internal, for claim_batch, which says what time it is.
+-- queue's keys pending. Internal, for claim_batch.
 --
 -- A key's room is its limit (concurrency_limits, else key_limit, else 1) less its pending
 -- and running jobs. Its jobs come in by priority descending, run_at, id. Their run_at
@@ -44,6 +44,7 @@ declare
   v_passed text[] := '{}';  -- keys that another has the lock of
   v_not_had text[];
   v_left_at timestamptz;
+  v_now timestamptz;
 
   -- Keys with room, whose lock is had: the time of their look, their room, the priority
   -- to look at, and when the next job of the higher ones is due.
@@ -205,6 +206,7 @@ begin
       where s.priority is not null;
       exit when v_keys is null;
 
+      v_now := greatest(open_keys.at, clock_timestamp() + (pgwake.now() - now()));
       with next_jobs as materialized (
         select w.id
         from unnest(v_keys, v_rooms, v_priorities) as u(key, room, priority)
@@ -221,7 +223,7 @@ begin
       ),
       promoted as (
         update pgwake.jobs_live as j
-        set status = 'pending', run_at = open_keys.at
+        set status = 'pending', run_at = v_now
         where j.id = any (array(select n.id from next_jobs as n))
         returning j.id, j.queue, j.kind, j.concurrency_key
       ),

@@ -60,7 +60,6 @@ as $$
 declare
   v_now timestamptz := pgwake.now();
   v_policy record;
-  v_kinds jsonb;  -- kind -> [lease, timeout] in seconds, of those that differ from their queue
   v_has_timeouts boolean;
   v_count int := claim_batch.count;
   v_tokens double precision;

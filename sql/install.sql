@@ -50,6 +50,11 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/dead_lanes.sql
 \ir functions/check_cursor.sql
 \ir functions/session_cursors.sql
+\ir functions/refuse_claim.sql
+\ir functions/next_place.sql
+\ir functions/look_cost.sql
+\ir functions/open_keys.sql
+\ir functions/admit_claim.sql
 \ir functions/claim_batch.sql
 \ir functions/claim_jobs.sql
 \ir functions/claim_next_job.sql
@@ -72,6 +77,7 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/apply_retention.sql
 \ir functions/analyze_jobs.sql
 \ir functions/recount_jobs.sql
+\ir functions/look_at_keys.sql
 \ir functions/maintain.sql
 \ir functions/look_at_pending.sql
 \ir functions/sum_tallies.sql

@@ -44,7 +44,9 @@
 -- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Sweep, renewal and give-back skip
 --          locked rows: whoever holds one is ending it. Claims skip locked rows. So no two statements can deadlock.
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
---          4 analyze, 5 recount; and 1885828973 ('pgwm'): 0 is held by who watches status events. A queue's bell and post are
+--          4 analyze, 5 recount, 6 keys; 1885828973 ('pgwm'): 0 is held by who watches status events; 1885828974
+--          ('pgwn') with hashtext(queue/key): who lets jobs of a concurrency key in, at most one a job and 100 a claim;
+--          1885828975 ('pgwo') with hashtext(queue): who claims from a queue with limits. A queue's bell and post are
 --          session-level, with keys of 64 bits: bell_key(queue), and the next.
 --
 -- Errors   PW001 no such job         PW002 lease lost          PW003 invalid argument
@@ -512,6 +514,9 @@ begin
 
   create index queues_insert_idx on pgwake.queues (name)
     where priority is not null;
+
+  create index queues_max_running_idx on pgwake.queues (name)
+    where max_running is not null;
 
   create index queues_status_events_idx on pgwake.queues (status_events, name)
     where status_events <> 'watched';

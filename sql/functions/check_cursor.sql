@@ -6,7 +6,8 @@ language plpgsql stable
 set search_path = ''
 as $$
 begin
-  perform (check_cursor.cursor ->> 'look_at')::timestamptz, (check_cursor.cursor #>> '{next_at,0}')::timestamptz;
+  perform (check_cursor.cursor ->> 'look_at')::timestamptz, (check_cursor.cursor #>> '{next_at,0}')::timestamptz,
+    (check_cursor.cursor #>> '{keys,0}')::timestamptz, (check_cursor.cursor #>> '{keys,1}')::timestamptz;
   perform p.lane::int, (p.place ->> 0)::timestamptz, (p.place ->> 1)::bigint,
     (p.place #>> '{2,0}')::timestamptz, (p.place #>> '{2,1}')::bigint
   from jsonb_each(check_cursor.cursor -> 'places') as p(lane, place);

@@ -2,8 +2,9 @@
 --
 --   worker    who runs them, 1 to 512 bytes; null: the session's application name and
 --             process id
---   lease     how long without extend_leases(), 1 second to 1 day; null: the queue's,
---             else 5 minutes
+--   lease     how long without extend_leases(), 1 second to 1 day; null: by policy: the
+--             kind's as an operator set it, as a worker declared it, the queue's, else 5
+--             minutes
 --   cursor    opaque: what the last claim of this queue answered, or null
 --   suspects  false: leaves out jobs with two crashes or more, and takes at most one that
 --             crashed once, so that a worker never holds many of them together;
@@ -11,11 +12,14 @@
 --
 -- Always one row. jobs: in claim order, which is priority descending, run_at, id; all
 -- under one fresh lease_id. claimed_at: the queue's clock. A paused queue gives nothing.
+-- is_limited: it has max_running or a rate limit, so claim no more than can be run now;
+-- see admit_claim. Jobs with a concurrency key that has room are let in first: open_keys.
 --
 -- next_run_at: null if count were claimed. Else the least run_at of what is left, or the
--- end of the queue's pause; null if there is none. Not later than claimed_at: a job is
--- due that this claim could not have, since somebody has it locked (his rollback tells
--- nobody) or it crashed once and has to come alone. Look again soon.
+-- end of the queue's pause, or the time of the next token of its rate; null if there is
+-- none, or nothing runs until a job ends. Not later than claimed_at: a job is due that
+-- this claim could not have, since somebody has it, its key or its queue locked (his
+-- rollback tells nobody) or it crashed once and has to come alone. Look again soon.
 --
 -- cursor: null while looks are cheap. An index keeps dead entries until vacuum has been
 -- there, and can't lose them under an old snapshot; a look from the head of the queue
@@ -25,12 +29,13 @@
 -- as long ago as it took, or a minute; its next_run_at is not later than that. Until
 -- then it may miss what lies behind: jobs that were committed much later than others of
 -- their run_at, or given back. New jobs, and those of other priorities, it finds at
--- once. A cursor can't be wrong for longer than that minute.
+-- once. A cursor can't be wrong for longer than that minute. Looks at keys have the same.
 --
 -- Raises PW003. Locks the jobs it takes (and one that had to make room for one that
 -- crashed), skips locked ones. Steps through the lanes in use, since one scan over all
 -- priorities wades through everything that is scheduled for later at a higher one.
--- Rides jobs_claim_idx, then jobs_live_pkey.
+-- Rides jobs_claim_idx, then jobs_live_pkey; for the policy queues_pkey, kinds_claim_idx
+-- and key_looks_due_idx.
 create or replace function pgwake.claim_batch(
   queue text,
   count int,
@@ -40,7 +45,8 @@ create or replace function pgwake.claim_batch(
   suspects boolean default false,
   out jobs pgwake.claimed_job[],
   out next_run_at timestamptz,
-  out claimed_at timestamptz
+  out claimed_at timestamptz,
+  out is_limited boolean
 )
 returns record
 language plpgsql volatile
@@ -53,8 +59,11 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := pgwake.now();
-  v_paused_until timestamptz;
-  v_lease interval;
+  v_policy record;
+  v_has_timeouts boolean;
+  v_count int := claim_batch.count;
+  v_tokens double precision;
+  v_again_at timestamptz;
   v_worker text := coalesce(
     claim_batch.worker, format('%s:%s', current_setting('application_name'), pg_backend_pid()));
   v_lease_id uuid := gen_random_uuid();
@@ -68,6 +77,8 @@ declare
   v_look_at timestamptz;
   v_places jsonb := '{}';
   v_next_at jsonb;
+  v_keys jsonb;  -- of the looks at keys: [at] to start at, [clock] to look from the head again
+  v_keys_from timestamptz := '-infinity';
   v_is_from_head boolean := true;
   v_began_at timestamptz := clock_timestamp();
   v_spent interval;
@@ -86,7 +97,6 @@ declare
 
   -- The look at one of them: behind from, up to to.
   v_place jsonb;
-  v_here jsonb;
   v_want int;
   v_from timestamptz;
   v_from_id bigint;
@@ -98,32 +108,12 @@ declare
   v_is_full boolean := false;
   v_has_crashed boolean := false;
 begin
-  if claim_batch.queue is null then
-    perform pgwake.raise_invalid('queue is null', 'Name the queue to claim from.');
+  if (claim_batch.queue is not null and claim_batch.count between 1 and 10000
+      and (octet_length(claim_batch.worker) between 1 and 512) is not false
+      and (claim_batch.lease between interval '1 second' and interval '1 day') is not false) is not true
+  then
+    perform pgwake.refuse_claim(claim_batch.queue, claim_batch.count, claim_batch.worker, claim_batch.lease);
   end if;
-  if claim_batch.count is null or claim_batch.count not between 1 and 10000 then
-    perform pgwake.raise_invalid(
-      format('count is %s', coalesce(claim_batch.count::text, 'null')), 'Use 1 to 10000.');
-  end if;
-  if octet_length(claim_batch.worker) not between 1 and 512 then
-    perform pgwake.raise_invalid(
-      format('worker has %s bytes', octet_length(claim_batch.worker)), 'Use a name of 1 to 512 bytes.');
-  end if;
-  if claim_batch.lease not between interval '1 second' and interval '1 day' then
-    perform pgwake.raise_invalid(
-      format('lease is %s', claim_batch.lease), 'Use an interval from 1 second to 1 day.');
-  end if;
-
-  select q.paused_until, q.lease into v_paused_until, v_lease
-  from pgwake.queues as q where q.name = claim_batch.queue;
-  v_lease := coalesce(claim_batch.lease, v_lease, interval '5 minutes');
-  claimed_at := v_now;
-  jobs := '{}';
-  if v_paused_until > v_now then
-    next_run_at := nullif(v_paused_until, 'infinity');
-    return;
-  end if;
-
   if claim_batch.cursor is not null then
     perform pgwake.check_cursor(claim_batch.cursor);
     v_look_at := claim_batch.cursor ->> 'look_at';
@@ -131,7 +121,76 @@ begin
     v_next_at := claim_batch.cursor -> 'next_at';
     v_is_from_head := v_look_at is null
       or v_look_at not between v_began_at and v_began_at + interval '1 minute';
+    v_keys := claim_batch.cursor -> 'keys';
+    if (v_keys ->> 1)::timestamptz between v_began_at and v_began_at + interval '1 minute' then
+      v_keys_from := coalesce(v_keys ->> 0, '-infinity');
+    end if;
   end if;
+
+  v_cost := pgwake.look_cost();
+  select q.paused_until, coalesce(q.lease, interval '5 minutes') as lease, q.timeout, q.max_running, q.rate_limit,
+    q.rate_burst, q.key_limit, kinds.by_name as kinds,
+    (
+      select l.at
+      from pgwake.key_looks as l
+      where l.queue = claim_batch.queue and l.at >= v_keys_from
+      order by l.at
+      limit 1
+    ) as look_at
+  into v_policy
+  from (values (claim_batch.queue)) as v(name)
+  left join pgwake.queues as q on q.name = v.name
+  cross join lateral (
+    select jsonb_object_agg(k.name, jsonb_build_array(
+      extract(epoch from coalesce(k.lease, k.declared_lease)),
+      extract(epoch from coalesce(k.timeout, case when k.declared_timeout is null then q.timeout end))::float8)) as by_name
+    from pgwake.kinds as k
+    where k.timeout is not null or k.lease is not null or k.declared_lease is not null
+  ) as kinds;
+  claimed_at := v_now;
+  jobs := '{}';
+  is_limited := v_policy.max_running is not null or v_policy.rate_limit is not null;
+  if v_policy.paused_until > v_now then
+    next_run_at := nullif(v_policy.paused_until, 'infinity');
+    return;
+  end if;
+
+  v_has_timeouts := v_policy.kinds is not null or v_policy.timeout is not null;
+  if v_policy.timeout is not null then
+    -- A time limit that a kind declares is its worker's to know.
+    v_policy.kinds := coalesce((
+      select jsonb_object_agg(k.name, '[null, null]'::jsonb)
+      from pgwake.kinds as k where k.declared_timeout is not null), '{}') || coalesce(v_policy.kinds, '{}');
+  end if;
+
+  if is_limited then
+    select a.count, a.at, a.tokens, a.next_at into v_count, v_now, v_tokens, v_again_at
+    from pgwake.admit_claim(
+      claim_batch.queue, v_count, v_policy.max_running, v_policy.rate_limit, v_policy.rate_burst, v_now) as a;
+    claimed_at := v_now;
+    if v_count = 0 then
+      next_run_at := v_again_at;
+      return;
+    end if;
+  end if;
+
+  if v_policy.look_at <= v_now and not claim_batch.suspects then
+    v_policy.look_at := pgwake.open_keys(
+      claim_batch.queue, v_count, v_policy.key_limit, v_now, v_keys_from, v_audience);
+    v_now := greatest(v_now, clock_timestamp() + (pgwake.now() - now()));
+    claimed_at := v_now;
+  end if;
+  v_cost := pgwake.look_cost() - v_cost;
+  if v_keys is not null or v_cost > v_slow then
+    v_keys := case
+      when v_cost > v_slow or isfinite(v_keys_from) then jsonb_build_array(
+        least(v_now - interval '1 second', v_policy.look_at),
+        case when isfinite(v_keys_from) then (v_keys ->> 1)::timestamptz
+          else clock_timestamp() + least(20 * (clock_timestamp() - v_began_at), interval '1 minute')
+        end)
+    end;
+  end if;
+  v_began_at := clock_timestamp();
 
   loop
     -- To the next lane in use: one that the cursor knows, or one in the gap before it.
@@ -172,14 +231,14 @@ begin
     v_from_ats := v_from_ats || v_from;
     v_from_ids := v_from_ids || v_from_id;
 
-    v_want := claim_batch.count - cardinality(v_ids);
+    v_want := v_count - cardinality(v_ids);
     v_to := v_now;
     v_to_id := 9223372036854775807;
     if v_lane > 100 and not claim_batch.suspects then
       v_want := case when v_has_crashed then 0 else 1 end;
       if v_is_full and v_lane = v_end - 1 then
         v_to := v_last_at;
-        v_to_id := v_ids[claim_batch.count];
+        v_to_id := v_ids[v_count];
       end if;
     end if;
     continue when v_want = 0;
@@ -199,19 +258,11 @@ begin
     v_cost := pgwake.claim_cost() - v_cost - coalesce(cardinality(v_more), 0);
 
     if v_place is not null or v_cost > v_slow or v_gap_cost > v_slow then
-      v_here := case
+      v_place := pgwake.next_place(v_place, case
         when v_more is not null then jsonb_build_array(v_due_at, v_more[cardinality(v_more)])
         when v_from > v_now - interval '1 second' then jsonb_build_array(v_from, v_from_id)
         else jsonb_build_array(v_now - interval '1 second', 0)
-      end;
-      v_place := case
-        when v_place is null then case when v_cost > v_slow then v_here else '["-infinity", 0]' end
-        when v_is_from_head then case when v_cost > v_slow then v_place end
-        when v_cost > 4 * v_slow then v_here
-        when v_cost > v_slow then coalesce(v_place -> 2, v_here)
-        when v_cost > v_slow / 2 and jsonb_array_length(v_place) = 2 then v_place || jsonb_build_array(v_here)
-        else v_place
-      end;
+      end, v_is_from_head, v_cost, v_slow);
       v_places := case
         when v_place is null then v_places - v_lane::text
         else v_places || jsonb_build_object(v_lane, v_place)
@@ -221,11 +272,11 @@ begin
     continue when v_more is null;
     if v_lane > 100 and not claim_batch.suspects then
       v_has_crashed := true;
-      v_ids := v_ids[:claim_batch.count - 1] || v_more;
-      exit when cardinality(v_ids) = claim_batch.count;
+      v_ids := v_ids[:v_count - 1] || v_more;
+      exit when cardinality(v_ids) = v_count;
     else
       v_ids := v_ids || v_more;
-      if cardinality(v_ids) = claim_batch.count then
+      if cardinality(v_ids) = v_count then
         exit when claim_batch.suspects;
         -- One that crashed once comes in its turn: if it is before the last of these.
         v_is_full := true;
@@ -241,14 +292,18 @@ begin
     with claimed as (
       update pgwake.jobs_live as j
       set status = 'running', attempt = least(j.attempt, 2147483646) + 1, lease_id = v_lease_id,
-        lease_expires_at = v_now + v_lease, claimed_by = v_worker, started_at = v_now
+        lease_expires_at = v_now + coalesce(
+          claim_batch.lease, interval '1 second' * (v_policy.kinds -> j.kind ->> 0)::float8, v_policy.lease),
+        claimed_by = v_worker, started_at = v_now
       where j.id = any (v_ids)
       returning j.id, j.queue, j.kind, j.priority, j.run_at,
         row(j.id, j.lease_id, j.queue, j.kind, j.payload, j.attempt, j.max_attempts, j.lease_expires_at,
             j.created_at, j.metadata,
-            case when j.run_at <> j.created_at or j.crash_count > 0 then
-              jsonb_strip_nulls(jsonb_build_object(
-                'run_at', nullif(j.run_at, j.created_at), 'crash_count', nullif(j.crash_count, 0)))
+            case when j.run_at <> j.created_at or j.crash_count > 0 or v_has_timeouts then
+              nullif(jsonb_strip_nulls(jsonb_build_object(
+                'run_at', nullif(j.run_at, j.created_at), 'crash_count', nullif(j.crash_count, 0),
+                'timeout', case when v_policy.kinds ? j.kind then v_policy.kinds -> j.kind -> 1
+                  else to_jsonb(extract(epoch from v_policy.timeout)::float8) end)), '{}')
             end)::pgwake.claimed_job as job
     )
     select
@@ -260,10 +315,15 @@ begin
     insert into pgwake.tallies (queue, at, running_rows)
     values (claim_batch.queue, v_now, cardinality(jobs));
     perform pgwake.announce(v_events);
+    if v_tokens is not null then
+      insert into pgwake.rate_buckets (queue, tokens, filled_at)
+      values (claim_batch.queue, v_tokens - cardinality(jobs), v_now)
+      on conflict (queue) do update set tokens = excluded.tokens, filled_at = excluded.filled_at;
+    end if;
   end if;
 
   -- What is left: the claimed are gone from the index, as this statement sees it.
-  if cardinality(v_ids) < claim_batch.count then
+  if cardinality(v_ids) < v_count then
     if v_is_from_head or v_next_at is null then
       v_began_at := clock_timestamp();
       v_cost := pgwake.claim_cost();
@@ -287,21 +347,28 @@ begin
     else
       next_run_at := v_next_at ->> 0;
     end if;
+    if not claim_batch.suspects then
+      next_run_at := least(next_run_at, v_policy.look_at, case
+        when isfinite(v_keys_from) then (v_keys ->> 1)::timestamptz + (pgwake.now() - now()) end);
+    end if;
+  elsif v_count < claim_batch.count then
+    next_run_at := v_again_at;
   end if;
 
   if v_is_from_head then
     v_look_at := clock_timestamp() + least(20 * v_spent, interval '1 minute');
-  elsif cardinality(v_ids) < claim_batch.count then
-    next_run_at := least(next_run_at, v_look_at + (v_now - now()));
+  elsif cardinality(v_ids) < v_count then
+    next_run_at := least(next_run_at, v_look_at + (pgwake.now() - now()));
   end if;
   claim_batch.cursor := case
-    when v_is_slow or v_places <> '{}' or v_next_at is not null then
-      jsonb_strip_nulls(jsonb_build_object('look_at', v_look_at, 'places', v_places, 'next_at', v_next_at))
+    when v_is_slow or v_places <> '{}' or v_next_at is not null or v_keys is not null then
+      jsonb_strip_nulls(jsonb_build_object(
+        'look_at', v_look_at, 'places', v_places, 'next_at', v_next_at, 'keys', v_keys))
   end;
 end
 $$;
 
 comment on function pgwake.claim_batch is
   'Claims up to count due jobs of a queue; one row: jobs, next_run_at, cursor, '
-  'claimed_at.';
+  'claimed_at, is_limited.';
 revoke all on function pgwake.claim_batch from public;

@@ -7,6 +7,8 @@
 -- jobs_result_is_at_most_1_mib (23514) for a result that is too large, with nothing
 -- changed.
 --
+-- Frees the jobs' concurrency keys, and rings queues with max_running.
+--
 -- Rides jobs_live_pkey in id order, so that batches can't deadlock. The fence is read
 -- by primary key alone: a predicate on status would let the planner ride
 -- jobs_lease_idx, through all its dead entries.
@@ -30,6 +32,7 @@ declare
   v_done bigint[];
   v_queues text[];
   v_keys text[];
+  v_limited text[];
   v_events text[];
 begin
   perform pgwake.check_leases(complete_jobs.job_ids, complete_jobs.lease_ids);
@@ -79,10 +82,15 @@ begin
     array_agg(k.queue) filter (where k.concurrency_key is not null),
     array_agg(k.concurrency_key) filter (where k.concurrency_key is not null),
     array_agg(pgwake.status_event(k.id, k.queue, k.kind, 'running', 'completed'))
-      filter (where pgwake.is_announced(k.queue, v_audience))
-  into v_done, v_queues, v_keys, v_events
+      filter (where pgwake.is_announced(k.queue, v_audience)),
+    array_agg(k.queue) filter (where k.queue = any (array(
+      select q.name from pgwake.queues as q where q.max_running is not null)))
+  into v_done, v_queues, v_keys, v_events, v_limited
   from kept as k;
   perform pgwake.announce(v_events);
+  if v_limited is not null then
+    perform pgwake.ring(l.queue) from (select distinct l.queue from unnest(v_limited) as l(queue)) as l;
+  end if;
   if v_keys is not null then
     perform pgwake.free_keys(v_queues, v_keys);
   end if;

@@ -2,7 +2,8 @@
 -- Internal: the caller has decided, holds the row's lock and has tested the fence.
 --
 -- The error, if any, is kept in the job's errors with the job's attempt and worker.
--- Tallies, announces, and frees the job's concurrency key.
+-- Tallies, announces, frees the job's concurrency key, and rings a queue with
+-- max_running when what ends was running.
 create or replace function pgwake.end_job(
   job_id bigint, new_status text, reason text default null, message text default null,
   traceback text default null
@@ -49,6 +50,9 @@ begin
   ) as s(completed, failed, cancelled);
   if v_job.concurrency_key is not null and v_old_status <> 'waiting' then
     perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
+  end if;
+  if v_old_status = 'running' then
+    perform pgwake.ring(q.name) from pgwake.queues as q where q.max_running is not null and q.name = v_job.queue;
   end if;
   if pgwake.is_announced(v_job.queue, pgwake.get_audience()) then
     perform pgwake.announce(array[

@@ -1,5 +1,5 @@
--- One step of the upkeep: sweep, fold, retention, analyze or recount; without a step,
--- sweep and fold.
+-- One step of the upkeep: sweep, fold, retention, analyze, recount or keys; without a
+-- step, sweep and fold.
 --
 -- Workers call sweep each second, fold each five, recount each hour and the
 -- others each minute. Where there is no worker,
@@ -15,7 +15,7 @@ language plpgsql volatile
 set search_path = ''
 as $$
 declare
-  v_steps constant text[] := array['sweep', 'fold', 'retention', 'analyze', 'recount'];
+  v_steps constant text[] := array['sweep', 'fold', 'retention', 'analyze', 'recount', 'keys'];
   v_step text;
   v_count bigint;
   v_crashed jsonb;
@@ -23,7 +23,7 @@ declare
 begin
   if maintain.step <> all (v_steps) then
     perform pgwake.raise_invalid(
-      format('step is %L', maintain.step), 'Use sweep, fold, retention, analyze or recount.');
+      format('step is %L', maintain.step), 'Use sweep, fold, retention, analyze, recount or keys.');
   end if;
   foreach v_step in array
     case when maintain.step is null then v_steps[1:2] else array[maintain.step] end
@@ -40,6 +40,7 @@ begin
         when 'retention' then pgwake.apply_retention()
         when 'analyze' then pgwake.analyze_jobs()
         when 'recount' then pgwake.recount_jobs()
+        when 'keys' then pgwake.look_at_keys()
       end;
     end if;
     v_done := v_done || jsonb_build_object(v_step, v_count);
@@ -49,6 +50,6 @@ end
 $$;
 
 comment on function pgwake.maintain is
-  'One step of the upkeep: sweep, fold, retention, analyze or recount; without one, '
-  'sweep and fold.';
+  'One step of the upkeep: sweep, fold, retention, analyze, recount or keys; without '
+  'one, sweep and fold.';
 revoke all on function pgwake.maintain from public;

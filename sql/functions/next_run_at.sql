@@ -1,8 +1,10 @@
 -- When the next pending job of a queue is due, or was: the least run_at; null if
--- nothing is pending.
+-- nothing is pending. For jobs that wait for room in their concurrency key: when to look
+-- whether there is.
 --
 -- How long a consumer may sleep. Jobs with two crashes or more are left out, as in a
--- claim: see next_suspect_at. Steps through the lanes in use; rides jobs_claim_idx.
+-- claim: see next_suspect_at. Steps through the lanes in use; rides jobs_claim_idx and
+-- key_looks_due_idx.
 -- While claim_jobs keeps a cursor in this session it starts there too, and is not later
 -- than the next look from the head (see claim_batch). Raises PW003 for a cursor that is
 -- none.
@@ -19,6 +21,9 @@ declare
   v_cursor jsonb := pgwake.session_cursors() -> next_run_at.queue;
   v_look_at timestamptz;
   v_places jsonb := '{}';
+  v_next_at jsonb;
+  v_keys_at timestamptz;
+  v_keys_from timestamptz := '-infinity';
   v_lane int := -101;
   v_known int;
   v_from timestamptz;
@@ -32,10 +37,20 @@ begin
     if v_look_at between clock_timestamp() and clock_timestamp() + interval '1 minute' then
       v_places := coalesce(v_cursor -> 'places', '{}');
       v_next := v_look_at + (pgwake.now() - now());
-      if v_cursor ? 'next_at' then
-        return least(v_next, (v_cursor #>> '{next_at,0}')::timestamptz);
-      end if;
+      v_next_at := v_cursor -> 'next_at';
     end if;
+    v_keys_at := v_cursor #>> '{keys,1}';
+    if v_keys_at between clock_timestamp() and clock_timestamp() + interval '1 minute' then
+      v_keys_from := coalesce(v_cursor #>> '{keys,0}', '-infinity');
+      v_next := least(v_next, v_keys_at + (pgwake.now() - now()));
+    end if;
+  end if;
+
+  select least(v_next, min(l.at)) into v_next
+  from pgwake.key_looks as l
+  where l.queue = next_run_at.queue and l.at >= v_keys_from;
+  if v_next_at is not null then
+    return least(v_next, (v_next_at ->> 0)::timestamptz);
   end if;
 
   loop

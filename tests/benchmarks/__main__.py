@@ -26,6 +26,7 @@ from . import (
     enqueue,
     growth,
     inserts,
+    limits,
     report,
     snapshot,
     stats,
@@ -38,7 +39,7 @@ MODULES: dict[str, ModuleType] = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(enqueue, drain, wakeup, steady, snapshot),
-        *(inserts, delayed, claims, stats),
+        *(inserts, delayed, claims, stats, limits),
     )
 }
 if growth.IS_THERE:

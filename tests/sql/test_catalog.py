@@ -12,7 +12,8 @@ SIGNATURES = {
     "claim_batch": (
         "queue text, count integer, worker text, lease interval, INOUT cursor jsonb,"
         " suspects boolean, OUT jobs pgwake.claimed_job[], OUT next_run_at timestamp"
-        " with time zone, OUT claimed_at timestamp with time zone -> record"
+        " with time zone, OUT claimed_at timestamp with time zone, OUT is_limited"
+        " boolean -> record"
     ),
     "claim_jobs": (
         "queue text, count integer, worker text, lease interval -> SETOF"
@@ -86,6 +87,8 @@ INTERNAL |= {"after_change_jobs", "after_truncate_jobs", "look_at_pending"}
 INTERNAL |= {"sum_tallies", "after_change_limits", "before_insert_jobs"}
 INTERNAL |= {"error_fingerprint", "free_all_keys", "free_keys", "get_policy"}
 INTERNAL |= {"status_back"}
+INTERNAL |= {"admit_claim", "look_at_keys", "look_cost", "next_place", "open_keys"}
+INTERNAL |= {"refuse_claim"}
 
 CLAIMED_JOB = [
     ("id", "bigint"),
@@ -172,7 +175,7 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
         """ and not coalesce(proconfig, '{}') @> array['search_path=""']"""
         " order by proname",
     )
-    assert unpinned == ["bell_key", "claim_cost", "is_announced", "now"]
+    assert unpinned == ["bell_key", "claim_cost", "is_announced", "look_cost", "now"]
 
 
 async def test_no_function_lets_a_forbidden_scan_look_dear_enough_to_compile(

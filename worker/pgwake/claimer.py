@@ -81,6 +81,7 @@ class Claimer:
         self._rings: deque[float] = deque(maxlen=BUSY_RINGS)
         self._naps = 0  # that may still be in vain before it sleeps
         self._cursor: str | None = None
+        self._is_limited = False  # the queue's policy: nothing is claimed ahead
         self._locked_since: float | None = None
         self._woken = asyncio.Event()
         self._cause: Cause = "bell"
@@ -164,6 +165,7 @@ class Claimer:
             )
             return None
         self._metrics.claim_seconds.observe(monotonic() - started)
+        self._is_limited = claim.is_limited
         if not suspects:
             self._cursor = claim.cursor
         jobs = Job.from_claim(claim, started)
@@ -195,6 +197,8 @@ class Claimer:
                 off_duty.cancel()
 
     def _prefetch(self) -> int:
+        if self._is_limited:
+            return 0
         finished = self.feed.finished - self._finished
         rate = finished / max(monotonic() - self._claimed_at, 0.001)
         return min(int(rate * PREFETCH_SECONDS), MAX_BATCH)

@@ -17,7 +17,7 @@ BATON_CHANNEL = "pgwake_baton"
 
 _CLAIM_BATCH = """
 select b.jobs, extract(epoch from b.next_run_at - b.claimed_at)::float8, b.claimed_at,
-  b.cursor
+  b.cursor, b.is_limited
 from pgwake.claim_batch($1, $2, $3, $4, $5, $6) as b
 """
 _COMPLETE_JOBS = "select pgwake.complete_jobs($1, $2, $3)"
@@ -74,12 +74,15 @@ class Claim:
             positive if one is left: locked by somebody, or one too many that crashed.
         claimed_at: When the claim was.
         cursor: For the next claim of the queue.
+        is_limited: Whether the queue has max_running or a rate limit: claim no more
+            than can be run now.
     """
 
     jobs: Sequence[asyncpg.Record]
     seconds_to_next: float | None
     claimed_at: datetime
     cursor: str | None
+    is_limited: bool
 
     @property
     def leaves_due(self) -> bool:
@@ -114,7 +117,7 @@ async def claim_batch(
         _CLAIM_BATCH, queue, count, worker, lease, cursor, suspects
     )
     assert row is not None  # noqa: S101, the function always answers with one row
-    return Claim(row[0], row[1], row[2], row[3])
+    return Claim(row[0], row[1], row[2], row[3], row[4])
 
 
 async def complete_jobs(

@@ -22,6 +22,7 @@ STEPS = {
     "fold": 5.0,
     "retention": 60.0,
     "analyze": 60.0,
+    "keys": 60.0,
     "recount": 3600.0,
 }
 STATS_SECONDS = 10.0

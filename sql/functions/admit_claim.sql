@@ -1,0 +1,80 @@
+-- How many jobs a claim may take of a queue that has max_running or a rate limit: at most
+-- count. Internal, for claim_batch.
+--
+-- Takes the queue's advisory lock, to the end of the transaction, so that such claims
+-- come one after the other; not had: none, look again at once. Counts what runs with a
+-- later snapshot, so it sees every claim before; therefore not under repeatable read:
+-- raises PW003. at comes back as the server's clock after that: claims stamped by it are
+-- in the order of the lock, and after the ends that made their room.
+--
+-- Of a rate the bucket fills by rate_limit tokens a second up to rate_burst (default a
+-- second's worth, at least 1). Over any t seconds at most rate_burst + rate_limit * t
+-- jobs have started, by started_at. A clock that was put back has filled nothing, and
+-- fills from now on. tokens: what there was, null without a rate. Who claims n jobs leaves
+-- tokens - n.
+--
+-- next_at: when to look again, should count be taken: at the next token. Null where
+-- nothing runs until a job ends, which rings. Rides jobs_lease_idx.
+create or replace function pgwake.admit_claim(
+  queue text,
+  inout count int,
+  max_running int,
+  rate_limit double precision,
+  rate_burst int,
+  inout at timestamptz,
+  out tokens double precision,
+  out next_at timestamptz
+)
+returns record
+language plpgsql volatile
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  v_burst double precision := coalesce(admit_claim.rate_burst, greatest(1, ceil(admit_claim.rate_limit)));
+  v_room int;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform pgwake.raise_invalid(
+      'a queue with limits needs transactions that are read committed', 'Claim in a transaction of that level.');
+  end if;
+  if not pg_try_advisory_xact_lock(1885828975, hashtext(admit_claim.queue)) then
+    admit_claim.count := 0;
+    next_at := admit_claim.at;
+    return;
+  end if;
+
+  if admit_claim.max_running is not null then
+    select greatest(admit_claim.max_running - pg_catalog.count(*), 0) into v_room
+    from (
+      select from pgwake.jobs_live as j
+      where j.queue = admit_claim.queue and j.status = 'running'
+      limit admit_claim.max_running
+    ) as r;
+    admit_claim.count := least(admit_claim.count, v_room);
+  end if;
+
+  admit_claim.at := clock_timestamp() + (admit_claim.at - now());
+  if admit_claim.rate_limit is not null then
+    update pgwake.rate_buckets as b
+    set filled_at = admit_claim.at
+    where b.queue = admit_claim.queue and b.filled_at > admit_claim.at;
+    select b.tokens + admit_claim.rate_limit * extract(epoch from admit_claim.at - b.filled_at)
+    into admit_claim.tokens
+    from pgwake.rate_buckets as b where b.queue = admit_claim.queue;
+    admit_claim.tokens := least(v_burst, coalesce(admit_claim.tokens, v_burst));
+    admit_claim.count := least(admit_claim.count, floor(admit_claim.tokens + 1e-9));
+    if admit_claim.count is distinct from v_room then
+      next_at := admit_claim.at + interval '1 microsecond'
+        + interval '1 second' * ((1 - (admit_claim.tokens - admit_claim.count)) / admit_claim.rate_limit);
+    end if;
+  end if;
+end
+$$;
+
+comment on function pgwake.admit_claim is
+  'Internal: how many jobs a claim may take of a queue with limits.';
+revoke all on function pgwake.admit_claim from public;

@@ -1,0 +1,65 @@
+-- Writes a look for each concurrency key that has room and a job that is due, but no
+-- look: for rows that came without triggers, as by a replica. Everybody else writes his
+-- own. Internal: a step of maintain.
+--
+-- Steps from key to key, at most max_keys a call; the next call of the session goes on
+-- where this one has stopped (the setting pgwake.keys_at). Returns how many looks it
+-- wrote. Rides jobs_waiting_idx, jobs_key_idx and key_looks_due_idx.
+create or replace function pgwake.look_at_keys(max_keys int default 10000)
+returns int
+language plpgsql volatile
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  v_from jsonb := coalesce(nullif(current_setting('pgwake.keys_at', true), ''), '["", ""]');
+  v_queue text := v_from ->> 0;
+  v_key text := v_from ->> 1;
+  v_looked_at text[];  -- keys of the queue that have a look
+  v_last_queue text;
+  v_count int := 0;
+begin
+  for v_n in 1..look_at_keys.max_keys loop
+    select j.queue, j.concurrency_key into v_queue, v_key
+    from pgwake.jobs_live as j
+    where j.status = 'waiting' and j.concurrency_key is not null
+      and (j.queue, j.concurrency_key) > (v_queue, v_key)
+    order by j.queue, j.concurrency_key
+    limit 1;
+    exit when not found;
+    if v_queue is distinct from v_last_queue then
+      v_last_queue := v_queue;
+      v_looked_at := array(
+        select distinct l.key from pgwake.key_looks as l where l.queue = v_queue and l.at <= pgwake.now()
+        order by l.key);
+    end if;
+    continue when v_key = any (v_looked_at);
+
+    insert into pgwake.key_looks (queue, at, key)
+    select v_queue, pgwake.now(), v_key
+    where exists (
+      select from pgwake.jobs_live as j
+      where j.queue = v_queue and j.status = 'waiting' and j.concurrency_key = v_key and j.run_at <= pgwake.now()
+    ) and (
+      select count(*) from pgwake.jobs_live as j
+      where j.queue = v_queue and j.status in ('pending', 'running') and j.concurrency_key = v_key
+    ) < coalesce(
+      (select c.max_running from pgwake.concurrency_limits as c where c.queue = v_queue and c.key = v_key),
+      (select q.key_limit from pgwake.queues as q where q.name = v_queue), 1);
+    if found then
+      v_count := v_count + 1;
+      perform pgwake.ring(v_queue);
+    end if;
+  end loop;
+  perform set_config(
+    'pgwake.keys_at', case when v_queue is null then '' else jsonb_build_array(v_queue, v_key)::text end, false);
+  return v_count;
+end
+$$;
+
+comment on function pgwake.look_at_keys is
+  'Internal: writes looks for concurrency keys that should have one.';
+revoke all on function pgwake.look_at_keys from public;

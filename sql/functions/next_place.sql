@@ -1,0 +1,28 @@
+-- Where the next claim starts in a lane, from where this one did (place, null: at the
+-- head) and where it came to (here), both [run_at, id]; null: at the head. Internal, for
+-- the cursor of claim_batch: called only in lanes with a place, or where a look has cost
+-- more than slow (see claim_cost).
+--
+-- A place may have [run_at, id] to start behind next: set once a look from it has become
+-- half slow, and taken up by one that was slow, so that what is committed meanwhile with
+-- a run_at before the newest claimed is not passed over at once.
+create or replace function pgwake.next_place(
+  place jsonb, here jsonb, is_from_head boolean, cost bigint, slow int
+)
+returns jsonb
+language sql immutable
+set search_path = ''
+as $$
+  select case
+    when place is null then case when cost > slow then here else '["-infinity", 0]' end
+    when is_from_head then case when cost > slow then place end
+    when cost > 4 * slow then here
+    when cost > slow then coalesce(place -> 2, here)
+    when cost > slow / 2 and jsonb_array_length(place) = 2 then place || jsonb_build_array(here)
+    else place
+  end
+$$;
+
+comment on function pgwake.next_place is
+  'Internal: where the next claim starts in a lane.';
+revoke all on function pgwake.next_place from public;

@@ -1,0 +1,275 @@
+-- Lets in who waits for a concurrency key that has room: makes up to count due jobs of a
+-- queue's keys pending. Internal, for claim_batch.
+--
+-- A key's room is its limit (concurrency_limits, else key_limit, else 1) less its pending
+-- and running jobs. Its jobs come in by priority descending, run_at, id. Their run_at
+-- becomes the time at which they come in: a job's turn begins when its key has room, so
+-- keys take turns, in proportion to their limits, however many jobs each has.
+--
+-- Where to look say the rows of key_looks. No limit is exceeded, and nothing is lost:
+--   A job with a key becomes pending only here, under the key's advisory lock, after a
+--   count with a snapshot later than the lock: it sees what every holder before has let
+--   in. Other ways to pending are from running, which held the room already.
+--   A look is deleted only by who judged its key with a snapshot that saw the look. Who
+--   adds a job, ends or puts off one that holds the room, or raises the limit, writes a
+--   look in the same transaction: so whatever changes after that snapshot has a later
+--   look. Where room is left, a new look stands at the time the next job is due.
+--   Nothing is due, or no room: a look needs no lock, for the same reason. Where another
+--   has the lock, the look is left: he may have seen less.
+--
+-- So one claim holds no more locks of keys than jobs it asked for, and at most 100. Not
+-- under repeatable read, where no snapshot is later: raises PW003.
+--
+-- from_at: looks before it are known to be dead. Returns the time of the next look: not
+-- later than at if one is left that is due, null if there is none. Waits for nobody.
+-- Rides key_looks_due_idx, jobs_key_idx and jobs_waiting_idx, priority by priority, then
+-- jobs_live_pkey.
+create or replace function pgwake.open_keys(
+  queue text, count int, key_limit int, at timestamptz, from_at timestamptz, audience pgwake.audience
+)
+returns timestamptz
+language plpgsql volatile
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_jobs int := least(open_keys.count, 100);   -- how many may still be let in
+  v_locks int := least(open_keys.count, 100);  -- how many keys may still be locked
+  v_window int := greatest(20, 2 * v_jobs);
+  v_is_done boolean := false;
+  v_passed text[] := '{}';  -- keys that another has the lock of
+  v_not_had text[];
+  v_left_at timestamptz;
+  v_now timestamptz;
+
+  -- Keys with room, whose lock is had: the time of their look, their room, the priority
+  -- to look at, and when the next job of the higher ones is due.
+  v_keys text[];
+  v_ats timestamptz[];
+  v_rooms int[];
+  v_priorities int[];
+  v_next_ats timestamptz[];
+  v_promoted int;
+  v_promoted_rows int := 0;
+  v_events text[];
+  v_all_events text[];
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform pgwake.raise_invalid(
+      'concurrency keys need transactions that are read committed', 'Claim in a transaction of that level.');
+  end if;
+  for v_round in 1..20 loop
+    with due as materialized (
+      select l.ctid as tid, l.key, l.at
+      from pgwake.key_looks as l
+      where l.queue = open_keys.queue and l.at >= open_keys.from_at and l.at <= open_keys.at
+        and l.key <> all (v_passed)
+      order by l.at
+      limit v_window
+    ),
+    judged as materialized (
+      select k.key, k.at, w.next_at,
+        coalesce(c.max_running, open_keys.key_limit, 1) > (
+          select count(*)
+          from (
+            select from pgwake.jobs_live as j
+            where j.queue = open_keys.queue and j.status in ('pending', 'running') and j.concurrency_key = k.key
+            limit coalesce(c.max_running, open_keys.key_limit, 1)
+          ) as held
+        ) as has_room
+      from (select d.key, min(d.at) as at from due as d group by d.key) as k
+      left join pgwake.concurrency_limits as c on c.queue = open_keys.queue and c.key = k.key
+      cross join lateral (
+        -- The first of each priority in use.
+        with recursive heads as (
+          (
+            select j.priority, j.run_at
+            from pgwake.jobs_live as j
+            where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = k.key
+            order by j.priority desc, j.run_at
+            limit 1
+          )
+          union all
+          select lower.priority, lower.run_at
+          from heads as h
+          cross join lateral (
+            select j.priority, j.run_at
+            from pgwake.jobs_live as j
+            where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = k.key
+              and j.priority < h.priority
+            order by j.priority desc, j.run_at
+            limit 1
+          ) as lower
+        )
+        select min(h.run_at) as next_at from heads as h
+      ) as w
+    ),
+    tried as materialized (
+      select o.key, o.at, pg_try_advisory_xact_lock(1885828974, hashtext(concat(open_keys.queue, '/', o.key))) as is_had
+      from (
+        select j.key, j.at
+        from judged as j
+        where j.has_room and j.next_at <= open_keys.at
+        order by j.at, random()  -- ends of one batch are equal
+        limit least(v_jobs, v_locks)
+      ) as o
+    ),
+    gone as materialized (
+      select l.ctid as tid, l.key
+      from pgwake.key_looks as l
+      where l.ctid = any (array(
+        select d.tid
+        from due as d
+        join judged as j on j.key = d.key
+        left join tried as t on t.key = d.key
+        where t.is_had or not j.has_room or coalesce(j.next_at > open_keys.at, true)))
+      for update skip locked
+    ),
+    deleted as (
+      delete from pgwake.key_looks as l where l.ctid = any (array(select g.tid from gone as g))
+    ),
+    next_looks as (
+      insert into pgwake.key_looks (queue, at, key)
+      select distinct open_keys.queue, j.next_at, j.key
+      from gone as g
+      join judged as j on j.key = g.key
+      where j.has_room and j.next_at > open_keys.at
+    )
+    select array_agg(t.key order by t.at) filter (where t.is_had),
+      array_agg(t.at order by t.at) filter (where t.is_had),
+      array_agg(t.key) filter (where not t.is_had),
+      (select count(*) from due) < v_window
+        and count(*) = (select count(*) from judged as j where j.has_room and j.next_at <= open_keys.at),
+      least(v_left_at, (
+        select min(d.at) from due as d left join gone as g on g.tid = d.tid where g.tid is null))
+    into v_keys, v_ats, v_not_had, v_is_done, v_left_at
+    from tried as t;
+    v_locks := v_locks - coalesce(cardinality(v_keys), 0);
+    v_passed := v_passed || v_not_had;
+
+    select array_agg(k.key order by k.place), array_agg(k.at order by k.place), array_agg(k.room order by k.place),
+      array_fill(101, array[count(*)::int]), array_fill(null::timestamptz, array[count(*)::int])
+    into v_keys, v_ats, v_rooms, v_priorities, v_next_ats
+    from (
+      select u.key, u.at, u.place, coalesce(c.max_running, open_keys.key_limit, 1) - (
+          select count(*)::int
+          from (
+            select from pgwake.jobs_live as j
+            where j.queue = open_keys.queue and j.status in ('pending', 'running') and j.concurrency_key = u.key
+            limit coalesce(c.max_running, open_keys.key_limit, 1)
+          ) as held
+        ) as room
+      from unnest(v_keys, v_ats) with ordinality as u(key, at, place)
+      left join pgwake.concurrency_limits as c on c.queue = open_keys.queue and c.key = u.key
+    ) as k
+    where k.room > 0;
+
+    while v_keys is not null loop
+      -- To each key's next priority in use. For those that have none, a look at what waits.
+      with stepped as materialized (
+        select u.key, u.at, u.room, u.place, least(u.next_at, left_over.run_at) as next_at, lower.priority
+        from unnest(v_keys, v_ats, v_rooms, v_priorities, v_next_ats) with ordinality
+          as u(key, at, room, priority, next_at, place)
+        left join lateral (
+          select j.run_at
+          from pgwake.jobs_live as j
+          where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
+            and j.priority = u.priority
+          order by j.run_at, j.id
+          limit 1
+        ) as left_over on true
+        left join lateral (
+          select j.priority
+          from pgwake.jobs_live as j
+          where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
+            and j.priority < u.priority
+          order by j.priority desc
+          limit 1
+        ) as lower on true
+      ),
+      next_looks as (
+        insert into pgwake.key_looks (queue, at, key)
+        select open_keys.queue,
+          -- One that is due was skipped: somebody has it locked.
+          case when s.next_at > open_keys.at then s.next_at else open_keys.at + interval '50 milliseconds' end, s.key
+        from stepped as s
+        where s.priority is null and s.next_at is not null
+      )
+      select array_agg(s.key order by s.place), array_agg(s.at order by s.place), array_agg(s.room order by s.place),
+        array_agg(s.priority order by s.place), array_agg(s.next_at order by s.place)
+      into v_keys, v_ats, v_rooms, v_priorities, v_next_ats
+      from stepped as s
+      where s.priority is not null;
+      exit when v_keys is null;
+
+      v_now := greatest(open_keys.at, clock_timestamp() + (pgwake.now() - now()));
+      with next_jobs as materialized (
+        select w.id
+        from unnest(v_keys, v_rooms, v_priorities) as u(key, room, priority)
+        cross join lateral (
+          select j.id
+          from pgwake.jobs_live as j
+          where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
+            and j.priority = u.priority and j.run_at <= open_keys.at
+          order by j.run_at, j.id
+          limit u.room
+          for update skip locked
+        ) as w
+        limit v_jobs
+      ),
+      promoted as (
+        update pgwake.jobs_live as j
+        set status = 'pending', run_at = v_now
+        where j.id = any (array(select n.id from next_jobs as n))
+        returning j.id, j.queue, j.kind, j.concurrency_key
+      ),
+      counted as (select p.concurrency_key as key, count(*)::int as jobs from promoted as p group by p.concurrency_key)
+      select array_agg(u.key order by u.place), array_agg(u.at order by u.place), array_agg(u.room order by u.place),
+        array_agg(u.priority order by u.place), array_agg(u.next_at order by u.place),
+        (select count(*) from promoted),
+        (select array_agg(pgwake.status_event(p.id, p.queue, p.kind, 'waiting', 'pending'))
+           filter (where pgwake.is_announced(p.queue, open_keys.audience)) from promoted as p)
+      into v_keys, v_ats, v_rooms, v_priorities, v_next_ats, v_promoted, v_events
+      from (
+        select u.key, u.priority, u.next_at, u.place, u.room - coalesce(c.jobs, 0) as room,
+          case when c.jobs > 0 then open_keys.at else u.at end as at
+        from unnest(v_keys, v_ats, v_rooms, v_priorities, v_next_ats) with ordinality
+          as u(key, at, room, priority, next_at, place)
+        left join counted as c on c.key = u.key
+      ) as u
+      where u.room > 0;
+      v_jobs := v_jobs - v_promoted;
+      v_promoted_rows := v_promoted_rows + v_promoted;
+      v_all_events := v_all_events || v_events;
+
+      -- Enough for this claim. A key that had its turn is last in line now; the others keep their places.
+      if v_jobs = 0 then
+        insert into pgwake.key_looks (queue, at, key)
+        select open_keys.queue, u.at, u.key from unnest(v_keys, v_ats) as u(key, at);
+        exit;
+      end if;
+    end loop;
+
+    exit when v_is_done or v_jobs = 0 or v_locks = 0;
+    v_window := least(2 * v_window, 10000);
+  end loop;
+
+  if v_promoted_rows > 0 then
+    insert into pgwake.tallies (queue, at, waiting_rows) values (open_keys.queue, open_keys.at, -v_promoted_rows);
+    perform pgwake.announce(v_all_events);
+  end if;
+  return coalesce(
+    case when v_is_done and v_jobs > 0 then v_left_at else open_keys.at end,
+    (select l.at from pgwake.key_looks as l
+     where l.queue = open_keys.queue and l.at > open_keys.at
+     order by l.at limit 1));
+end
+$$;
+
+comment on function pgwake.open_keys is
+  'Internal: lets in who waits for a concurrency key that has room.';
+revoke all on function pgwake.open_keys from public;

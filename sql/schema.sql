@@ -476,9 +476,10 @@ begin
   create unique index jobs_unique_key_idx on pgwake.jobs_live (kind, unique_key)
     where unique_key is not null;
 
-  create index jobs_failed_finished_at_idx on pgwake.jobs_failed (finished_at);
+  create index jobs_failed_finished_at_idx on pgwake.jobs_failed (finished_at, id);
 
-  create index jobs_failed_fingerprint_idx on pgwake.jobs_failed (fingerprint, finished_at);
+  create index jobs_failed_fingerprint_idx on pgwake.jobs_failed (fingerprint, finished_at, id)
+    include (queue, kind);
 
   -- Jobs that wait for room, each key's in the order they are let in; and those that take the room up.
   create index jobs_waiting_idx on pgwake.jobs_live (queue, concurrency_key, priority desc, run_at, id)

@@ -17,8 +17,10 @@ declare
   -- Quotes may hide line breaks, so these go first.
   v_line text := left(coalesce(error_fingerprint.message, ''), 2000);
 begin
-  v_line := regexp_replace(v_line, $re$(?<!\w)'([^'\\]|\\.|'')*('|$)(?!\w)$re$, '?', 'g');
-  v_line := regexp_replace(v_line, $re$"([^"\\]|\\.|"")*("|$)|`[^`]*(`|$)|“[^”]*(”|$)|«[^»]*(»|$)$re$, '?', 'g');
+  v_line := regexp_replace(
+    v_line,
+    $re$(?<!\w)'([^'\\]|\\.|'')*('|$)(?!\w)|"([^"\\]|\\.|"")*("|$)|`[^`]*(`|$)|“[^”]*(”|$)|«[^»]*(»|$)$re$,
+    '?', 'g');
   v_line := split_part(ltrim(v_line, E' \t\r\n'), E'\n', 1);
   v_line := regexp_replace(v_line, '\m\w[\w+.-]*://[^\s,;)\]}>]+', '?', 'g');
   v_line := regexp_replace(v_line, '[\w.+-]+@[\w-]+(\.[\w-]+)+', '?', 'g');
@@ -28,12 +30,12 @@ begin
     '\m[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\M'
     '|(?<![\w:])(?=[0-9a-fA-F]*:[0-9a-fA-F]*:)(?=[a-fA-F:]*[0-9])[0-9a-fA-F:.]+(?!\w)'
     '|\m0[xX][0-9a-fA-F]+\M'
+    '|\m[0-9]+(\.[0-9]+)?[eE][-+]?[0-9]+\M'
     '|\m(?=[a-fA-F]*[0-9])[0-9a-fA-F]{4,}\M'
     '|\m(?=\w{16})[A-Za-z_]*([0-9]+[A-Za-z_]+){3,}[0-9]*\M',
     '#', 'g');
   v_line := regexp_replace(
-    v_line, '((?<![\w#?)\]])[-+])?[0-9]+([.,:_/-]?[0-9]+)*([eE][-+]?[0-9]+)?', '#', 'g');
-  v_line := regexp_replace(v_line, '#([.,:_/-]?#)+', '#', 'g');
+    v_line, '((?<![\w#?)\]])[-+])?[0-9#]+([.,:_/-]?[0-9#]+)*([eE][-+]?[0-9#]+)?', '#', 'g');
   v_line := regexp_replace(v_line, '([#?])(\s*,\s*[#?])+', '\1', 'g');
   v_line := regexp_replace(v_line, '\s+', ' ', 'g');
   return left(md5(error_fingerprint.kind || E'\n' || left(v_line, 500)), 16);

@@ -1,5 +1,4 @@
 import uuid
-from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import psycopg
@@ -65,7 +64,9 @@ OTHER_CAUSES = [
 ]
 
 
-async def fingerprint(connection: Connection, message: str | None, kind: str = "k") -> Any:
+async def fingerprint(
+    connection: Connection, message: str | None, kind: str = "k"
+) -> Any:
     return await call(connection, "error_fingerprint", kind=kind, message=message)
 
 
@@ -154,8 +155,12 @@ def test_any_two_values_of_one_shape_give_the_same_fingerprint(
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(message=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+@given(
+    message=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+)
 def test_any_text_has_one(plain: psycopg.Connection, message: str) -> None:
     assert len(plain_fingerprint(plain, message)) == 16

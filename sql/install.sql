@@ -68,8 +68,15 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/extend_leases.sql
 \ir functions/release_jobs.sql
 \ir functions/snooze_job.sql
+\ir functions/ask_workers.sql
 \ir functions/cancel_job.sql
+\ir functions/cancel_jobs.sql
 \ir functions/retry_job.sql
+\ir functions/merge_patch.sql
+\ir functions/list_failed.sql
+\ir functions/redrive_failed.sql
+\ir functions/retry_failed.sql
+\ir functions/purge.sql
 \ir functions/crash_jobs.sql
 \ir functions/sweep_expired_leases.sql
 \ir functions/release_worker_jobs.sql

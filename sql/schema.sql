@@ -495,9 +495,10 @@ begin
   create unique index jobs_unique_key_idx on pgwake.jobs_live (kind, unique_key)
     where unique_key is not null;
 
-  create index jobs_failed_finished_at_idx on pgwake.jobs_failed (finished_at);
+  create index jobs_failed_finished_at_idx on pgwake.jobs_failed (finished_at, id);
 
-  create index jobs_failed_fingerprint_idx on pgwake.jobs_failed (fingerprint, finished_at);
+  create index jobs_failed_fingerprint_idx on pgwake.jobs_failed (fingerprint, finished_at, id)
+    include (queue, kind);
 
   -- Of each concurrency key, the jobs that take its room up, and those that wait in the order they are let in.
   create index jobs_key_idx on pgwake.jobs_live (queue, concurrency_key, status, priority desc, run_at, id)

@@ -1,6 +1,6 @@
 -- Cancels a job. A waiting or pending one ends at once; a running one is asked to stop,
--- and ends as cancelled when its worker has honoured it (its next extend_leases answers
--- cancel_requested).
+-- and ends as cancelled when its worker has honoured it: the worker is told on channel
+-- pgwake_cancel (see ask_workers), and its next extend_leases answers cancel_requested.
 --
 -- Returns cancelled, cancel_requested, or the status of a job that had ended before:
 -- completed, failed, cancelled. Raises PW001 no such job. Waits for whoever has the job
@@ -15,14 +15,16 @@ set jit = off
 as $$
 declare
   v_status text;
+  v_worker text;
 begin
-  select j.status into v_status
+  select j.status, j.claimed_by into v_status, v_worker
   from pgwake.jobs_live as j where j.id = cancel_job.job_id
   for update;
   if v_status = 'running' then
     update pgwake.jobs_live as j
     set cancel_requested_at = coalesce(j.cancel_requested_at, pgwake.now())
     where j.id = cancel_job.job_id;
+    perform pgwake.ask_workers(array[cancel_job.job_id], array[v_worker]);
     return 'cancel_requested';
   elsif v_status is not null then
     perform pgwake.end_job(cancel_job.job_id, 'cancelled');

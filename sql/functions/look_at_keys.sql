@@ -4,7 +4,7 @@
 --
 -- Steps from key to key, at most max_keys a call; the next call of the session goes on
 -- where this one has stopped (the setting pgwake.keys_at). Returns how many looks it
--- wrote. Rides jobs_waiting_idx, jobs_key_idx and key_looks_due_idx.
+-- wrote. Rides jobs_key_idx and key_looks_due_idx.
 create or replace function pgwake.look_at_keys(max_keys int default 10000)
 returns int
 language plpgsql volatile

@@ -22,7 +22,7 @@
 --
 -- from_at: looks before it are known to be dead. Returns the time of the next look: not
 -- later than at if one is left that is due, null if there is none. Waits for nobody.
--- Rides key_looks_due_idx, jobs_key_idx and jobs_waiting_idx, priority by priority, then
+-- Rides key_looks_due_idx, jobs_key_idx, priority by priority, then
 -- jobs_live_pkey.
 create or replace function pgwake.open_keys(
   queue text, count int, key_limit int, at timestamptz, from_at timestamptz, audience pgwake.audience

@@ -12,8 +12,8 @@
 -- its queue keeps the order.
 --
 -- Returns an outcome each, in the order given: released, cancel_requested (it had been
--- asked for, so the job is cancelled instead), lease_lost or no_such_job. Never raises
--- for one job; PW003 for arrays that don't pair up and for an unknown reason. Locks in
+-- asked for, so the job is cancelled instead; answered the same when it is repeated after
+-- a lost answer), lease_lost or no_such_job. Never raises for one job; PW003 for arrays that don't pair up and for an unknown reason. Locks in
 -- id order; rides jobs_live_pkey.
 create or replace function pgwake.release_jobs(
   job_ids bigint[], lease_ids uuid[], reason text default 'unstarted', delays interval[] default null
@@ -128,8 +128,11 @@ begin
       case
         when u.id = any (v_released) then 'released'
         when u.id = any (v_cancelled) then 'cancel_requested'
-        when pgwake.lease_outcome(u.id, u.lease_id) = 'no_such_job' then 'no_such_job'
-        else 'lease_lost'
+        else case pgwake.lease_outcome(u.id, u.lease_id)
+          when 'cancelled' then 'cancel_requested'
+          when 'no_such_job' then 'no_such_job'
+          else 'lease_lost'
+        end
       end
     from unnest(release_jobs.job_ids, release_jobs.lease_ids) with ordinality as u(id, lease_id, place)
     order by u.place

@@ -9,6 +9,10 @@ FUNCTIONS = CHECKOUT / "sql" / "functions"
 SIGNATURES = {
     "apply_retention": "max_rows integer -> integer",
     "cancel_job": "job_id bigint -> text",
+    "cancel_jobs": (
+        "queue text, kind text, concurrency_key text, unique_key text, status text,"
+        " max_jobs integer, dry_run boolean -> TABLE(outcome text, job_count bigint)"
+    ),
     "claim_batch": (
         "queue text, count integer, worker text, lease interval, INOUT cursor jsonb,"
         " suspects boolean, OUT jobs pgwake.claimed_job[], OUT next_run_at timestamp"
@@ -49,13 +53,24 @@ SIGNATURES = {
         " enqueued_total bigint, completed_total bigint, failed_total bigint,"
         " is_estimate boolean)"
     ),
+    "list_failed": (
+        "queue text, kind text, fingerprint text, max_groups integer"
+        " -> TABLE(fingerprint text, queue text, kind text, reason text, message text,"
+        " job_count bigint, first_failed_at timestamp with time zone, last_failed_at"
+        " timestamp with time zone, last_job_id bigint)"
+    ),
     "maintain": "step text -> jsonb",
+    "merge_patch": "target jsonb, patch jsonb -> jsonb",
     "mute": "queue text -> boolean",
     "next_run_at": "queue text -> timestamp with time zone",
     "next_suspect_at": "queues text[] -> timestamp with time zone",
     "now": "-> timestamp with time zone",
     "open_writers": "-> text[]",
     "park": "queue text, muted boolean -> boolean",
+    "purge": (
+        "status text, queue text, kind text, fingerprint text, before timestamp with"
+        " time zone, max_jobs integer, dry_run boolean -> bigint"
+    ),
     "recount_jobs": "max_bytes bigint -> integer",
     "release_jobs": (
         "job_ids bigint[], lease_ids uuid[], reason text, delays interval[] -> text[]"
@@ -66,6 +81,11 @@ SIGNATURES = {
     "retry_delay": (
         "attempt integer, base interval, cap interval, jitter double precision,"
         " draw double precision -> interval"
+    ),
+    "retry_failed": (
+        "queue text, kind text, fingerprint text, max_jobs integer, rate double"
+        " precision, patch jsonb, dry_run boolean -> TABLE(job_id bigint, queue text,"
+        " kind text, run_at timestamp with time zone, payload jsonb, outcome text)"
     ),
     "retry_job": "job_id bigint -> void",
     "snooze_job": "job_id bigint, lease_id uuid, delay interval -> text",
@@ -89,6 +109,7 @@ INTERNAL |= {"error_fingerprint", "free_all_keys", "free_keys", "get_policy"}
 INTERNAL |= {"status_back"}
 INTERNAL |= {"admit_claim", "look_at_keys", "look_cost", "next_place", "open_keys"}
 INTERNAL |= {"refuse_claim"}
+INTERNAL |= {"ask_workers", "redrive_failed"}
 
 CLAIMED_JOB = [
     ("id", "bigint"),

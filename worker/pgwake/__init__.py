@@ -2,6 +2,7 @@
 
 from pgwake.errors import ConfigurationError, PgwakeError
 from pgwake.job import Job
+from pgwake.outcomes import Discard, Retry, Snooze
 from pgwake.registry import Registry, job
 from pgwake.settings import Settings
 from pgwake.version import __version__
@@ -9,10 +10,13 @@ from pgwake.worker import Worker
 
 __all__ = [
     "ConfigurationError",
+    "Discard",
     "Job",
     "PgwakeError",
     "Registry",
+    "Retry",
     "Settings",
+    "Snooze",
     "Worker",
     "__version__",
     "job",

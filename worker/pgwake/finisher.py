@@ -3,6 +3,7 @@
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple, TypeAlias
@@ -16,6 +17,7 @@ from pgwake.job import Job
 from pgwake.joblog import JobLog
 from pgwake.jsontext import storable
 from pgwake.metrics import Metrics
+from pgwake.outcomes import Outcome
 
 log = structlog.get_logger()
 
@@ -38,6 +40,7 @@ class Release(NamedTuple):
     """A job goes back unburnt; see release_jobs for the reasons."""
 
     reason: str
+    delay: timedelta | None = None
 
 
 Statement: TypeAlias = Callable[[Connection, Sequence[End]], Awaitable[list[str]]]
@@ -82,15 +85,24 @@ class Finisher:
         *,
         reason: str = "failed",
         retryable: bool = True,
+        retry_in: timedelta | None = None,
     ) -> None:
         """End an attempt as failed; see fail_jobs."""
         message, trace = _describe(error)
-        failure = queue.Failure(job.id, job.lease_id, message, reason, retryable, trace)
+        failure = queue.Failure(
+            job.id, job.lease_id, message, reason, retryable, trace, retry_in
+        )
         self._put(End(job, seconds, failure))
 
-    def release(self, job: Job, reason: str, seconds: float = 0.0) -> None:
-        """Give a job back unburnt."""
-        self._put(End(job, seconds, Release(reason)))
+    def release(
+        self,
+        job: Job,
+        reason: str,
+        seconds: float = 0.0,
+        delay: timedelta | None = None,
+    ) -> None:
+        """Give a job back unburnt; delay: until it is due, where the reason has one."""
+        self._put(End(job, seconds, Release(reason, delay)))
 
     def drop(self, job: Job, seconds: float) -> None:
         """Forget a job whose lease is lost: nothing of it may be written."""
@@ -198,7 +210,7 @@ class Finisher:
         self._holdings.discard(job)
         if outcome == "released" and isinstance(what, Release):
             self._metrics.released(job, what.reason)
-            self._job_log.released(job, what.reason)
+            self._job_log.released(job, what.reason, seconds, what.delay)
             return
         if outcome == "cancel_requested":
             outcome = "cancelled"
@@ -227,6 +239,7 @@ async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
         [end.job.id for end in ends],
         [end.job.lease_id for end in ends],
         ends[0].what.reason,  # type: ignore[union-attr]
+        [end.what.delay for end in ends],  # type: ignore[union-attr]
     )
 
 
@@ -234,8 +247,11 @@ def _describe(error: BaseException | str) -> tuple[str, str | None]:
     """What it is, and where in the user's code it came from; bounded."""
     if isinstance(error, str):
         return storable(error[:2000]), None
+    told = ""
     try:
-        title = f"{type(error).__name__}: {error}"
+        if isinstance(error, Outcome):  # its reason, and where its cause came from
+            told, error = str(error), error.__cause__ or error
+        title = told or f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception as unprintable:  # noqa: BLE001, a user's __str__
         title = (
             f"{type(error).__name__} (its str() raises {type(unprintable).__name__})"

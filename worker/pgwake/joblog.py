@@ -1,6 +1,7 @@
 """The line that each job leaves in the log: never its payload."""
 
 import asyncio
+from datetime import timedelta
 from time import monotonic
 
 import structlog
@@ -44,10 +45,15 @@ class JobLog:
         else:
             log.warning("lease lost, end refused", **self._fields(job, seconds))
 
-    def released(self, job: Job, reason: str) -> None:
-        """Log that a job was given back."""
+    def released(
+        self, job: Job, reason: str, seconds: float, delay: timedelta | None
+    ) -> None:
+        """Log that a job was given back, and for how long if its handler said so."""
+        fields = self._fields(job, seconds)
+        if delay is not None:
+            fields["delay_s"] = delay.total_seconds()
         write = log.warning if reason == "unknown_kind" else log.info
-        write("job released", **self._fields(job, 0.0), reason=reason)
+        write("job released", **fields, reason=reason)
 
     def _fields(self, job: Job, seconds: float) -> dict[str, object]:
         return {

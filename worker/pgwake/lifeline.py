@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from pgwake import names
 from pgwake.bell import Cause, Role, Wish
 from pgwake.connection import Session
 from pgwake.errors import PgwakeError
@@ -27,7 +28,7 @@ class Lifeline:
 
     Args:
         settings: The worker's settings.
-        name: The application_name of its sessions.
+        worker: The worker's name.
         holdings: The jobs that the process holds; exactly these are renewed.
         feeds: Where unstarted jobs are taken back from when the main loop is blocked.
         finisher: Whose ends are written when the process has to be ended.
@@ -42,7 +43,7 @@ class Lifeline:
     def __init__(
         self,
         settings: Settings,
-        name: str,
+        worker: str,
         *,
         holdings: set[Job],
         feeds: Sequence[Feed],
@@ -53,6 +54,7 @@ class Lifeline:
         beat_fd: int | None,
         http_port: int,
     ) -> None:
+        name = names.application_name(worker)
         self._settings = settings
         self._beat_fd = beat_fd
         self._http_port = http_port
@@ -71,8 +73,9 @@ class Lifeline:
             timeout=settings.query_timeout,
             metrics=metrics,
             tell=lambda *news: self._tell_main(tell_claimer, *news),
+            tell_cancelled=lambda news: self._renewal.look(news),  # noqa: PLW0108
         )
-        self._renewal = Renewal(self._session, holdings, self._tell_job)
+        self._renewal = Renewal(self._session, worker, holdings, self._tell_job)
         self._watchdog = Watchdog(
             self._session,
             holdings=holdings,

@@ -36,7 +36,9 @@ _FAULTS = (
 
 
 class Listener:
-    """Listens for wake-ups, has the bells, and comes back when its session is lost.
+    """Listens, has the bells, and comes back when its session is lost.
+
+    It hears of wake-ups, of the baton, and of cancellations.
 
     Args:
         dsn: A direct connection; LISTEN does not work through a transaction pooler.
@@ -46,6 +48,7 @@ class Listener:
         metrics: Where listener_up and bell_held are shown.
         tell: Called with a queue's name, what its claimer is while it sleeps, and
             why to look at the queue, if so.
+        tell_cancelled: Called with what is heard on the channel of cancellations.
     """
 
     def __init__(
@@ -57,11 +60,13 @@ class Listener:
         timeout: float,
         metrics: Metrics,
         tell: Callable[[str, Role, Cause | None], None],
+        tell_cancelled: Callable[[str], None],
     ) -> None:
         self._dsn = dsn
         self._name = name
         self._timeout = timeout
         self._metrics = metrics
+        self._tell_cancelled = tell_cancelled
         self._bells = {queue: _bell(queue, tell) for queue in queues}
         self._changed = asyncio.Event()
         self._is_settled = False
@@ -133,6 +138,7 @@ class Listener:
     async def _begin(self, connection: Connection) -> None:
         await connection.add_listener(queue.CHANNEL, self._rung)
         await connection.add_listener(queue.BATON_CHANNEL, self._passed)
+        await connection.add_listener(queue.CANCEL_CHANNEL, self._cancelled)
         if self._before is not None:
             # If only its socket is dead, it would keep the bells, and hear nothing.
             await queue.end_session(connection, self._before)
@@ -173,6 +179,9 @@ class Listener:
         if (bell := self._bells.get(str(name))) is not None:
             bell.passed()
             self._settle()
+
+    def _cancelled(self, _: object, _pid: int, _channel: str, news: object) -> None:
+        self._tell_cancelled(str(news))
 
     def _show(self, *, is_up: bool) -> None:
         self.is_up = is_up

@@ -14,6 +14,7 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 SCHEMA_VERSION = 1
 CHANNEL = "pgwake"
 BATON_CHANNEL = "pgwake_baton"
+CANCEL_CHANNEL = "pgwake_cancel"
 
 _CLAIM_BATCH = """
 select b.jobs, extract(epoch from b.next_run_at - b.claimed_at)::float8, b.claimed_at,
@@ -23,9 +24,9 @@ from pgwake.claim_batch($1, $2, $3, $4, $5, $6) as b
 _COMPLETE_JOBS = "select pgwake.complete_jobs($1, $2, $3)"
 _FAIL_JOBS = """
 select pgwake.fail_jobs($1, $2, errors => $3, tracebacks => $4, reasons => $5,
-                        retryables => $6)
+                        retryables => $6, retry_ins => $7)
 """
-_RELEASE_JOBS = "select pgwake.release_jobs($1, $2, $3)"
+_RELEASE_JOBS = "select pgwake.release_jobs($1, $2, $3, $4)"
 _EXTEND_LEASES = "select pgwake.extend_leases($1, $2, $3)"
 _RELEASE_WORKER_JOBS = "select * from pgwake.release_worker_jobs($1)"
 _NEXT_SUSPECT_AT = """
@@ -100,6 +101,7 @@ class Failure:
     reason: str = "failed"
     retryable: bool = True
     traceback: str | None = None
+    retry_in: timedelta | None = None  # None: after the backoff
 
 
 async def claim_batch(
@@ -143,6 +145,7 @@ async def fail_jobs(connection: Connection, failures: Sequence[Failure]) -> list
         [f.traceback for f in failures],
         [f.reason for f in failures],
         [f.retryable for f in failures],
+        [f.retry_in for f in failures],
     )
     return outcomes
 
@@ -152,10 +155,11 @@ async def release_jobs(
     job_ids: Sequence[int],
     lease_ids: Sequence[UUID],
     reason: str,
+    delays: Sequence[timedelta | None] | None = None,
 ) -> list[str]:
     """Give jobs back unburnt; an outcome each."""
     outcomes: list[str] = await connection.fetchval(
-        _RELEASE_JOBS, job_ids, lease_ids, reason
+        _RELEASE_JOBS, job_ids, lease_ids, reason, delays
     )
     return outcomes
 

@@ -1,8 +1,10 @@
 """Renewal: keeps the leases of the jobs that this process holds."""
 
 import asyncio
+import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 
@@ -18,6 +20,7 @@ log = structlog.get_logger()
 LOOK_SECONDS = 0.1
 MAX_INTERVAL_SECONDS = 10.0
 MAX_BATCH = 1000
+ASKED_SECONDS = 5.0  # for which a job may still arrive whose claim was under way
 REFUSED_SECONDS = 1.0  # to wait for whoever has taken a right away
 
 
@@ -33,8 +36,12 @@ class Renewal:
     Each lease is renewed by its own length: a queue's shorter lease, set meanwhile,
     would run out before the next renewal.
 
+    A job whose cancellation is asked for is renewed at once: the answer says whether
+    that is true, which a notification, sent by whoever may, does not.
+
     Args:
         session: Where to renew.
+        worker: The worker's name, as in claimed_by.
         holdings: The jobs that the process holds.
         tell: Called with a job that is to stop, and why.
     """
@@ -42,17 +49,38 @@ class Renewal:
     def __init__(
         self,
         session: Session,
+        worker: str,
         holdings: set[Job],
         tell: Callable[[Job, StopReason], None],
     ) -> None:
         self._session = session
+        self._worker = worker
         self._holdings = holdings
         self._tell = tell
+        self._asked: dict[int, float] = {}  # ids to look at, until when
+        self._more = asyncio.Event()
+
+    def look(self, news: str) -> None:
+        """Renew at once those of our jobs that a notification of cancel_job names."""
+        try:
+            heard = json.loads(news)
+            if heard["worker"] != self._worker:
+                return
+            ids = [int(job_id) for job_id in heard["jobs"]]
+        except (ValueError, TypeError, LookupError):
+            log.warning("cancellation not understood", payload=news[:200])
+            return
+        until = monotonic() + ASKED_SECONDS
+        self._asked |= dict.fromkeys(ids, until)
+        self._more.set()
 
     async def run(self) -> None:
         """Renew for ever."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._more.wait()
+            self._more.clear()
             for lease_seconds, jobs in self._due().items():
                 lease = timedelta(seconds=lease_seconds)
                 for start in range(0, len(jobs), MAX_BATCH):
@@ -63,12 +91,13 @@ class Renewal:
         now = monotonic()
         due = defaultdict(list)
         for job in sorted(list(self._holdings), key=lambda job: job.id):  # noqa: C414
-            age = now - job.renewed_at
-            if (
-                age >= renewal_interval(job.lease_seconds)
-                and job.stop_reason != "lease_lost"
-            ):
+            if job.stop_reason == "lease_lost":
+                continue
+            is_asked = self._asked.pop(job.id, None) is not None
+            if is_asked or now - job.renewed_at >= renewal_interval(job.lease_seconds):
                 due[job.lease_seconds].append(job)
+        # What is not held: it has ended, or the answer to its claim is on its way.
+        self._asked = {i: until for i, until in self._asked.items() if until > now}
         return due
 
     async def _renew(self, jobs: Sequence[Job], lease: timedelta) -> None:

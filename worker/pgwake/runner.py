@@ -17,6 +17,7 @@ from pgwake.feed import Feed
 from pgwake.finisher import Finisher
 from pgwake.job import Job
 from pgwake.jsontext import dumps
+from pgwake.outcomes import Discard, Retry, Snooze, outcome_of
 from pgwake.registry import Handler, Registry
 
 log = structlog.get_logger()
@@ -132,16 +133,7 @@ class Runner:
         elif problem is None:
             self._finisher.complete(job, result, seconds)
         else:
-            bad_payload = isinstance(problem, InvalidPayloadError)
-            self._finisher.fail(
-                job,
-                seconds,
-                str(problem) if bad_payload else problem,
-                reason="invalid"
-                if isinstance(problem, InvalidPayloadError | InvalidValueError)
-                else "failed",
-                retryable=not bad_payload,
-            )
+            self._raised(job, seconds, problem)
 
     def _look_by(self, deadline: float) -> None:
         """Look for late jobs no later than then: one timer for all that run.
@@ -167,6 +159,26 @@ class Runner:
                 job.stop("timeout")
             else:
                 self._look_by(job.deadline)
+
+    def _raised(self, job: Job, seconds: float, problem: BaseException) -> None:
+        """End an attempt as its handler said, or as failed."""
+        match outcome_of(problem):
+            case Snooze() as snooze:
+                self._finisher.release(job, "snooze", seconds, snooze.delay)
+            case Retry() as retry:
+                self._finisher.fail(job, seconds, retry, retry_in=retry.delay)
+            case Discard() as discard:
+                self._finisher.fail(
+                    job, seconds, discard, reason="discarded", retryable=False
+                )
+            case InvalidPayloadError():
+                self._finisher.fail(
+                    job, seconds, str(problem), reason="invalid", retryable=False
+                )
+            case InvalidValueError() as invalid:
+                self._finisher.fail(job, seconds, invalid, reason="invalid")
+            case _:
+                self._finisher.fail(job, seconds, problem)
 
     def _stopped(self, job: Job, seconds: float) -> None:
         """End a job that was told to stop: never as done."""

@@ -168,7 +168,7 @@ class Worker:
 
         self._lifeline = lifeline = Lifeline(
             settings,
-            names.application_name(self.name),
+            self.name,
             holdings=holdings,
             feeds=feeds,
             finisher=finisher,

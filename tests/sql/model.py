@@ -76,7 +76,10 @@ class Job:
         return self.status
 
     def release(self, lease: UUID, reason: str, now: float) -> str:
-        if self.seen_from(lease) != "held":
+        seen = self.seen_from(lease)
+        if seen == "cancelled":  # told again
+            return "cancel_requested"
+        if seen != "held":
             return "lease_lost"
         if self.is_cancel_requested:
             self.status = "cancelled"

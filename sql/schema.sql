@@ -574,4 +574,5 @@ comment on table pgwake.schema_version is 'Version of the schema; one row.';
 comment on table pgwake.ring_slots is 'When a leaf of jobs_finished was last tried to be truncated.';
 comment on type pgwake.audience is 'Who hears of status events, as get_audience finds.';
 comment on type pgwake.claimed_job is
-  'A job that was claimed. options: run_at when it differs from created_at, crash_count when not 0; else null.';
+  'A job that was claimed. options: run_at when it differs from created_at, crash_count when not 0, timeout in seconds '
+  'by policy; else null.';

@@ -76,8 +76,9 @@ class Job:
         return self.status
 
     def release(self, lease: UUID, reason: str, now: float) -> str:
-        if self.seen_from(lease) != "held":
-            return "lease_lost"
+        seen = self.seen_from(lease)
+        if seen != "held":
+            return "cancel_requested" if seen == "cancelled" else "lease_lost"
         if self.is_cancel_requested:
             self.status = "cancelled"
             return "cancel_requested"

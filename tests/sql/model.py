@@ -77,10 +77,8 @@ class Job:
 
     def release(self, lease: UUID, reason: str, now: float) -> str:
         seen = self.seen_from(lease)
-        if seen == "cancelled":  # told again
-            return "cancel_requested"
         if seen != "held":
-            return "lease_lost"
+            return "cancel_requested" if seen == "cancelled" else "lease_lost"
         if self.is_cancel_requested:
             self.status = "cancelled"
             return "cancel_requested"

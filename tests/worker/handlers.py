@@ -100,6 +100,26 @@ def thread(job: Job, seconds: float) -> None:
     note(job, "end")
 
 
+@job("spin")
+async def spin(job: Job, seconds: float) -> None:
+    """Keep the loop and the processor busy."""
+    note(job, "start")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        pass
+    note(job, "end")
+
+
+@job("spin in a thread")
+def spin_in_a_thread(job: Job, seconds: float) -> None:
+    """Keep the processor busy in a thread."""
+    note(job, "start")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        pass
+    note(job, "end")
+
+
 @job("thread briefly", timeout=0.5, max_attempts=2)
 def thread_briefly(job: Job, seconds: float) -> None:
     """Sleep in a thread past the time limit."""

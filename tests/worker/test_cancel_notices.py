@@ -255,3 +255,28 @@ async def test_with_notify_off_the_next_renewal_finds_it(
         row = await ended(connection, job_id, WITHIN)
 
     assert (row["status"], heard) == ("cancelled", [])
+
+
+async def test_it_is_heard_while_the_worker_waits_for_its_jobs_at_the_stop(
+    connection: Connection, database: str
+) -> None:
+    job_id = await insert(connection, "sleep")
+    registry = Registry()
+
+    @registry.job("sleep")
+    async def sleep() -> None:
+        await asyncio.sleep(3600)
+
+    async with embedded(database, registry, lease=LEASE, grace=600) as worker:
+        await listens(worker)
+        await in_status(connection, job_id, "running")
+        worker.stop()
+
+        async def is_draining() -> bool:
+            return worker._lifeline.health.is_draining  # type: ignore[union-attr]
+
+        await wait_for(is_draining)
+        await call(connection, "cancel_job", job_id=job_id)
+        row = await ended(connection, job_id, WITHIN)
+
+    assert row["status"] == "cancelled"

@@ -18,6 +18,7 @@ from pgwake.joblog import JobLog
 from pgwake.jsontext import storable
 from pgwake.metrics import Metrics
 from pgwake.outcomes import Outcome
+from pgwake.pause import pause
 
 log = structlog.get_logger()
 
@@ -149,12 +150,8 @@ class Finisher:
                 self._written.set()
             self._enough.clear()
             if len(self._ends) < MAX_BATCH // 2:
-                pause = FLUSH_SECONDS - (monotonic() - started)
-                try:
-                    async with asyncio.timeout(max(pause, 0)):
-                        await self._enough.wait()
-                except TimeoutError:
-                    pass
+                left = FLUSH_SECONDS - (monotonic() - started)
+                await pause(self._enough, max(left, 0))
 
     async def _flush(self) -> None:
         batch = self._ends[:MAX_BATCH]

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from datetime import datetime
 from time import monotonic
 from typing import NoReturn
@@ -14,6 +13,7 @@ from pgwake import queue
 from pgwake.bell import Bell, Cause, Role, Wish
 from pgwake.connection import Connection, backoff, connect, describe
 from pgwake.metrics import Metrics
+from pgwake.pause import pause
 from pgwake.pooler import PooledError, check_listening
 
 log = structlog.get_logger()
@@ -161,12 +161,10 @@ class Listener:
                 for bell in self._bells.values():
                     if bell.seconds_to_look() <= 0:
                         bell.look(writers)
-        pause = min(bell.seconds_to_look() for bell in self._bells.values())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(max(pause, 0), PING_SECONDS)):
-                await self._changed.wait()
+        wait = min(bell.seconds_to_look() for bell in self._bells.values())
+        if await pause(self._changed, min(max(wait, 0), PING_SECONDS)):
             return
-        if pause > PING_SECONDS:
+        if wait > PING_SECONDS:
             # A half-open socket raises nothing by itself, for hours.
             async with asyncio.timeout(self._timeout):
                 await connection.execute("select")

@@ -10,6 +10,7 @@ import structlog
 from pgwake import queue
 from pgwake.claimer import Claimer
 from pgwake.connection import Session
+from pgwake.pause import pause
 
 log = structlog.get_logger()
 
@@ -55,9 +56,7 @@ class Quarantine:
                     await self.run_due()
                     continue
                 wait = min(wait, seconds or wait)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._stopping.wait()
+            await pause(self._stopping, wait)
 
     async def run_due(self) -> None:
         """Run every suspect that is due, each alone."""

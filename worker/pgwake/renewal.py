@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 
@@ -14,6 +13,7 @@ import structlog
 from pgwake import queue
 from pgwake.connection import Session, describe
 from pgwake.job import Job, StopReason
+from pgwake.pause import pause
 
 log = structlog.get_logger()
 
@@ -77,9 +77,7 @@ class Renewal:
     async def run(self) -> None:
         """Renew for ever."""
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._more.wait()
+            await pause(self._more, LOOK_SECONDS)
             self._more.clear()
             for lease_seconds, jobs in self._due().items():
                 lease = timedelta(seconds=lease_seconds)

@@ -5,7 +5,6 @@ Imports no user code, so nothing that a handler does can take it down.
 
 import asyncio
 import signal
-from contextlib import suppress
 from time import monotonic
 
 import asyncpg
@@ -15,6 +14,7 @@ from pgwake import names, queue
 from pgwake.child import Child
 from pgwake.connection import Connection, Session, backoff, describe, is_pooled
 from pgwake.errors import EXIT_CONFIG
+from pgwake.pause import pause
 from pgwake.settings import Settings
 
 log = structlog.get_logger()
@@ -82,7 +82,7 @@ class Supervisor:
                 self._stop()
             failures = 0 if monotonic() - started > HEALTHY_SECONDS else failures + 1
             if failures > 1:
-                await self._pause(self._stopping, backoff(failures, MAX_BACKOFF))
+                await pause(self._stopping, backoff(failures, MAX_BACKOFF))
 
     async def _live(self, port: int, *, suspects: bool) -> int:
         """Start a child, wait for its end, give back what it had; its exit code."""
@@ -152,10 +152,10 @@ class Supervisor:
                 code = await self._live(0, suspects=True)
                 failures = failures + 1 if code else 0
                 if code:
-                    await self._pause(self._stopping, backoff(failures, MAX_BACKOFF))
+                    await pause(self._stopping, backoff(failures, MAX_BACKOFF))
             else:
                 wait = SUSPECTS_POLL_SECONDS
-                await self._pause(self._changed, min(wait, seconds or wait))
+                await pause(self._changed, min(wait, seconds or wait))
 
     async def _seconds_to_suspect(self) -> float | None:
         """Ask the database; None if none is known, or it does not answer in time."""
@@ -173,8 +173,3 @@ class Supervisor:
         finally:
             question.cancel()
             stopped.cancel()
-
-    async def _pause(self, event: asyncio.Event, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await event.wait()

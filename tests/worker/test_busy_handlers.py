@@ -1,0 +1,25 @@
+"""Handlers that leave their loop or their process no time keep their jobs."""
+
+import pytest
+
+from sql.helpers import insert
+from support import Connection
+from worker.helpers import ended
+from worker.processes import Diary, StartProcess
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.mark.parametrize("kind", ["block", "spin", "spin in a thread", "thread"])
+async def test_a_job_that_is_busy_for_four_leases_is_started_once(
+    connection: Connection, start_worker: StartProcess, diary: Diary, kind: str
+) -> None:
+    for _ in range(2):
+        await start_worker("--queue", "default:2", lease=1)
+    ids = [await insert(connection, kind, payload={"seconds": 4}) for _ in range(4)]
+    rows = [await ended(connection, job_id, 40) for job_id in ids]
+
+    assert {(row["status"], row["attempt"]) for row in rows} == {("completed", 1)}
+    assert {row["errors"] for row in rows} == {None}
+    starts = [entry["job"] for entry in diary.entries(event="start")]
+    assert sorted(starts) == ids

@@ -10,7 +10,7 @@ as $$
       format('attempt %s', e.error ->> 'attempt')
       || case when e.error ->> 'at' ~ '^\d{4}-\d\d-\d\dT[0-9:.]+[-+][0-9:]+$' then
         format(' at %s', pgwake.say_time((e.error ->> 'at')::timestamptz)) else '' end
-      || coalesce(format(' on %s', pgwake.say_name(e.error ->> 'worker')), '')
+      || coalesce(' on ' || pgwake.say_name(e.error ->> 'worker'), '')
       || format(': %s, %s', e.error ->> 'reason', pgwake.say_name(split_part(e.error ->> 'message', e'\n', 1)))
     from jsonb_array_elements(
       case jsonb_typeof(explain_attempts.errors) when 'array' then explain_attempts.errors else '[]' end

@@ -7,17 +7,16 @@ as $$
   select case job.status
     when 'completed' then array[
       format('It completed at %s', pgwake.say_time(job.finished_at))
-      || coalesce(format(', run by %s', pgwake.say_name(job.claimed_by)), '')
-      || coalesce(
-        format(' in %s ms', round(extract(epoch from job.finished_at - job.started_at)::numeric * 1000, 1)), '')
+      || coalesce(', run by ' || pgwake.say_name(job.claimed_by), '')
+      || coalesce(' in ' || round(extract(epoch from job.finished_at - job.started_at)::numeric * 1000, 1) || ' ms', '')
       || format(', attempt %s.', job.attempt)]
     when 'failed' then array[
-      format('It failed for good at %s, after %s attempts and %s crashes.',
+      format('It failed for good at %s. Attempts: %s, crashes: %s.',
         pgwake.say_time(job.finished_at), job.attempt, job.crash_count),
       format('To run it again: select pgwake.retry_job(%s).', job.id)]
     when 'cancelled' then array[
       format('It was cancelled at %s', pgwake.say_time(job.finished_at))
-      || coalesce(format(', asked for at %s', pgwake.say_time(job.cancel_requested_at)), '')
+      || coalesce(', asked for at ' || pgwake.say_time(job.cancel_requested_at), '')
       || case when job.started_at is null then ', before it was run' else '' end || '.',
       format('To run it all the same: select pgwake.retry_job(%s).', job.id)]
   end

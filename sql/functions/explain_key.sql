@@ -62,7 +62,7 @@ begin
       'Its concurrency key %s has room (%s of %s taken): the next claim of the queue lets it in, or '
       'select pgwake.maintain(''keys'').', v_key, cardinality(v_holders), v_limit)
     else format(
-      'Its concurrency key %s has room (%s of %s taken), and %s due jobs that wait for it come first.',
+      'Its concurrency key %s has room (%s of %s taken). Due jobs that wait for it and come first: %s.',
       v_key, cardinality(v_holders), v_limit,
       case when v_before_count >= 10000 then '10000 or more' else v_before_count::text end)
   end];

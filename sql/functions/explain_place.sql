@@ -41,8 +41,8 @@ begin
   return case
     when v_count = 0 then 'It is the next of its queue: whoever claims next takes it.'
     when v_count >= 10000 then
-      '10000 due jobs or more of its queue come first (priority, then run_at, then id).'
-    else format('%s due jobs of its queue come first (priority, then run_at, then id).', v_count)
+      'Due jobs of its queue that come first (priority, then run_at, then id): 10000 or more.'
+    else format('Due jobs of its queue that come first (priority, then run_at, then id): %s.', v_count)
   end;
 end
 $$;

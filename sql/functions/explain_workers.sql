@@ -39,12 +39,12 @@ begin
     return array['No worker is live: none has reported itself within 30 seconds. '
       'Consumers that call the SQL functions themselves need not.'];
   elsif v_queue_count = 0 then
-    return array[format('No live worker works on queue %s. There are %s live: %s%s.',
-      v_queue, v_live_count, v_live, case when v_live_count > 5 then ', ...' else '' end)];
+    return array[format('No live worker works on queue %s. Live are: %s%s.',
+      v_queue, v_live, case when v_live_count > 5 then format(' and %s more', v_live_count - 5) else '' end)];
   elsif v_kind_count = 0 then
-    return array[format('No live worker of queue %s handles kind %s. On the queue there are %s: %s%s.%s',
-      v_queue, v_kind, v_queue_count, v_here,
-      case when v_queue_count > 5 then ', ...' else '' end,
+    return array[format('No live worker of queue %s handles kind %s. On the queue are: %s%s.%s',
+      v_queue, v_kind, v_here,
+      case when v_queue_count > 5 then format(' and %s more', v_queue_count - 5) else '' end,
       coalesce(' It is handled by ' || v_elsewhere || '.', ''))];
   end if;
   return '{}';

@@ -1,4 +1,5 @@
 -- An instant for people: in UTC, and how far from now: 2026-11-28 06:40:12Z (in 5 min).
+-- Null for null.
 create or replace function pgwake.say_time(at timestamptz)
 returns text
 language sql stable
@@ -17,7 +18,7 @@ as $$
         else round(abs(d.seconds) / 86400) || ' days'
       end
       || case when d.seconds >= 0 then ')' else ' ago)' end
-    else coalesce(say_time.at::text, 'never')
+    else say_time.at::text
   end
   from (
     select case when isfinite(say_time.at) then

@@ -464,7 +464,7 @@ async def test_a_cancelled_job_says_so(connection: Connection) -> None:
 async def test_each_value_of_the_policy_names_its_source_and_is_the_one_that_holds(
     connection: Connection, of: str
 ) -> None:
-    policy = {
+    policy: dict[str, Any] = {
         "max_attempts": 3,
         "backoff_base": timedelta(seconds=7),
         "backoff_cap": timedelta(minutes=7),

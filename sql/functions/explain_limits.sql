@@ -33,7 +33,7 @@ begin
   if v_policy.rate_limit is not null then
     select b.tokens + v_policy.rate_limit * extract(epoch from pgwake.now() - b.filled_at) into v_tokens
     from pgwake.rate_buckets as b where b.queue = explain_limits.queue;
-    if v_tokens < 1 then
+    if v_tokens < 1 - 1e-9 then
       v_lines := v_lines || format(
         'Its queue''s rate limit (%s claims a second) is used up; the next claim can be at %s.', v_policy.rate_limit,
         pgwake.say_time(pgwake.now() + interval '1 second' * ((1 - v_tokens) / v_policy.rate_limit)));

@@ -1,7 +1,6 @@
 """What the commands share: options, questions to the database, tables, answers."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -49,8 +48,7 @@ def ask(database_url: str | None, question: Callable[[Connection], Awaitable[T]]
 
 def console() -> Console:
     """Return standard output: a pipe has lines as long as they are."""
-    is_fixed = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if is_fixed else 10_000, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
 
 
 def show(rows: Iterable[Row], *, as_json: bool) -> None:

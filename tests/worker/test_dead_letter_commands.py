@@ -181,7 +181,9 @@ async def test_ended_jobs_are_deleted_after_a_yes(
     assert (await pgwake("purge", "--kind", "a")).code == 2
     assert set(await statuses(connection, dead)) == {"failed"}
 
-    answer = await pgwake("purge", "--kind", "a", "--before", "2001-01-01Z", "--yes")
+    answer = await pgwake(
+        "purge", "--kind", "a", "--before", "2001-01-01T00:00Z", "--yes"
+    )
     assert answer.output == "0 deleted\n"
     answer = await pgwake("purge", "--kind", "a", "--yes", "--json")
     assert parsed(answer) == {"deleted": 2}
@@ -201,7 +203,7 @@ async def test_ended_jobs_are_deleted_after_a_yes(
         (["retry", "1", "--kind", "a"], 2, "with ids there are no filters"),
         (["retry", "1", "--patch", "{}"], 2, "with ids there are no filters"),
         (["cancel", "1", "--dry-run"], 2, "with ids there are no filters"),
-        (["retry", "one"], 2, "one"),
+        (["retry", "one"], 2, "ID"),
         (["retry", "--kind", "a", "--limit", "0"], 2, "--limit"),
         (["retry", "--kind", "a", "--patch", "[]", "--yes"], 1, "--patch must be"),
         (["retry", "--kind", "a", "--patch", "{", "--yes"], 1, "--patch is not JSON"),

@@ -286,6 +286,66 @@ async def test_another_queues_jobs_are_nothing_to_a_drain(
     assert (await pgwake("drain", "default", "--timeout", "2")).code == 0
 
 
+async def test_limits_are_shown_set_and_lifted(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    answer = await pgwake("limit", "x")
+    assert answer.output.splitlines() == [
+        "max_running: none",
+        "rate_limit: none",
+        "rate_burst: none",
+        "key_limit: none",
+    ]
+    assert await connection.fetchval("select count(*) from pgwake.queues") == 0
+
+    await pgwake("limit", "x", "--max-running", "5", "--rate", "0.5", "--burst", "3")
+    answer = await pgwake("limit", "x", "--max-running", "none", "--json")
+    assert parsed(answer) == {
+        "max_running": None,
+        "rate_limit": 0.5,
+        "rate_burst": 3,
+        "key_limit": None,
+        "keys": {},
+    }
+
+
+async def test_a_key_has_a_limit_of_its_own(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    answer = await pgwake("limit", "x", "--key", "k\x1b", "--key-limit", "0")
+    assert answer.output.splitlines()[-1] == "key k\N{REPLACEMENT CHARACTER}: 0"
+    answer = await pgwake(
+        "limit", "x", "--key", "k\x1b", "--key-limit", "none", "--json"
+    )
+    assert parsed(answer)["keys"] == {}
+    found = "select count(*) from pgwake.concurrency_limits"
+    assert await connection.fetchval(found) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--max-running", "many"], 2, "--max-running many: use a number, or none"),
+        (["--max-running", "0"], 1, "queues_max_running_is_1_to_100000"),
+        (["--rate", "nan"], 1, "queues_rate_limit"),
+        (["--burst", "5"], 1, "queues_rate_burst_needs_rate_limit"),
+        (["--key", "k"], 2, "--key needs --key-limit"),
+        (["--key", "k", "--rate", "1"], 2, "--key needs --key-limit"),
+        (["--key", "", "--key-limit", "1"], 1, "concurrency_limits_key_is_1_to_512"),
+        (["--max-running", "99999999999"], 1, "int32 range"),
+    ],
+)
+async def test_a_limit_that_can_not_be_meant_is_refused(
+    pgwake: Pgwake, connection: Connection, arguments: list[str], code: int, said: str
+) -> None:
+    answer = await pgwake("limit", "x", *arguments)
+
+    assert (answer.code, answer.output) == (code, "")
+    assert said in answer.errors
+    assert "Traceback" not in answer.errors
+    assert await connection.fetchval("select count(*) from pgwake.queues") == 0
+
+
 async def test_workers_are_listed(pgwake: Pgwake, connection: Connection) -> None:
     answer = await pgwake("workers")
     assert answer == Answer(0, "", "no worker has reported itself\n")

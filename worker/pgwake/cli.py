@@ -140,6 +140,7 @@ for _command, _name, _panel in (
     (cli_queues.pause, "pause", QUEUES),
     (cli_queues.resume, "resume", QUEUES),
     (cli_queues.drain, "drain", QUEUES),
+    (cli_queues.limit, "limit", QUEUES),
     (cli_queues.workers, "workers", QUEUES),
     (cli_queues.kinds, "kinds", QUEUES),
 ):

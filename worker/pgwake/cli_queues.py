@@ -32,6 +32,8 @@ from pgwake.terminal import (
 
 LOOK_SECONDS = 0.2  # between the looks of a drain
 
+KEEP = object()  # a limit that is not to be changed
+
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]
 
 
@@ -178,6 +180,71 @@ async def _drained(
             told = running
             note(f"{queue_name} is paused; of its jobs run: {running}")
         await asyncio.sleep(LOOK_SECONDS)
+
+
+def limit(
+    queue_name: QueueName,
+    max_running: Annotated[
+        str | None, typer.Option(metavar="N", help="Jobs that run at once, or none.")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(metavar="N", help="Claims a second, or none.")
+    ] = None,
+    burst: Annotated[
+        str | None, typer.Option(metavar="N", help="Claims at once, or none.")
+    ] = None,
+    key_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="Jobs of a concurrency key at once, or none: 1."
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Of this concurrency key alone: --key-limit.")
+    ] = None,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Show a queue's limits, or change those that are given; "none" lifts one."""
+    changes = {
+        "max_running": _number("--max-running", max_running),
+        "rate_limit": _number("--rate", rate, float),
+        "rate_burst": _number("--burst", burst),
+        "key_limit": _number("--key-limit", key_limit),
+    }
+    changes = {name: value for name, value in changes.items() if value is not KEEP}
+    if key is not None and set(changes) != {"key_limit"}:
+        wrong_usage("--key needs --key-limit, and nothing else goes with it.")
+
+    async def change(connection: Connection) -> Row:
+        if key is not None:
+            value = changes["key_limit"]
+            await queue.set_key_limit(connection, queue_name, key, value)
+        elif changes:
+            await queue.set_limits(connection, queue_name, changes)
+        return await queue.get_limits(connection, queue_name)
+
+    limits = ask(database_url, change)
+    if as_json:
+        print_json(limits)
+        return
+    keys = limits.pop("keys")
+    for name, value in limits.items():
+        say(f"{name}: {'none' if value is None else value}")
+    for one, value in keys.items():
+        say(f"key {one}: {value}")
+
+
+def _number(option: str, text: str | None, kind: type[int | float] = int) -> Any:
+    """Read a number, or none; KEEP where the option is not given."""
+    if text is None:
+        return KEEP
+    if text == "none":
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        wrong_usage(f"{option} {text}: use a number, or none.")
 
 
 def workers(as_json: Json = False, database_url: Url = None) -> None:

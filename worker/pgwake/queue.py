@@ -88,6 +88,32 @@ from pgwake.pause_queue($1, coalesce($2, pgwake.now() + $3::interval, 'infinity'
   as p(until)
 """
 _RESUME_QUEUE = "select pgwake.resume_queue($1)"
+_GET_LIMITS = """
+select q.max_running, q.rate_limit, q.rate_burst, q.key_limit
+from pgwake.queues as q
+where q.name = $1
+"""
+_GET_KEY_LIMITS = """
+select l.key, l.max_running from pgwake.concurrency_limits as l
+where l.queue = $1
+order by l.key
+limit 1000
+"""
+_SET_LIMITS = """
+insert into pgwake.queues as q (name, max_running, rate_limit, rate_burst, key_limit)
+values ($1, $2, $3, $4, $5)
+on conflict (name) do update
+set max_running = excluded.max_running, rate_limit = excluded.rate_limit,
+  rate_burst = excluded.rate_burst, key_limit = excluded.key_limit
+"""
+_SET_KEY_LIMIT = """
+insert into pgwake.concurrency_limits as l (queue, key, max_running)
+values ($1, $2, $3)
+on conflict (queue, key) do update set max_running = excluded.max_running
+"""
+_DROP_KEY_LIMIT = """
+delete from pgwake.concurrency_limits as l where l.queue = $1 and l.key = $2
+"""
 _SCHEMA_VERSION = "select v.version from pgwake.schema_version as v"
 _SESSION_COUNT = """
 select count(*) from pg_stat_activity as a
@@ -486,6 +512,41 @@ async def resume_queue(connection: Connection, queue: str) -> bool:
     """End a queue's pause; whether it was paused."""
     was_paused: bool = await connection.fetchval(_RESUME_QUEUE, queue)
     return was_paused
+
+
+async def get_limits(connection: Connection, queue: str) -> dict[str, Any]:
+    """Return a queue's limits, and under keys those of single concurrency keys."""
+    row = await connection.fetchrow(_GET_LIMITS, queue)
+    names = ("max_running", "rate_limit", "rate_burst", "key_limit")
+    limits: dict[str, Any] = dict.fromkeys(names) if row is None else dict(row)
+    keys = await connection.fetch(_GET_KEY_LIMITS, queue)
+    return {**limits, "keys": dict(map(tuple, keys))}
+
+
+async def set_limits(
+    connection: Connection, queue: str, changes: dict[str, Any]
+) -> None:
+    """Change some of a queue's limits; None: no such limit."""
+    async with connection.transaction():
+        limits = {**await get_limits(connection, queue), **changes}
+        await connection.execute(
+            _SET_LIMITS,
+            queue,
+            limits["max_running"],
+            limits["rate_limit"],
+            limits["rate_burst"],
+            limits["key_limit"],
+        )
+
+
+async def set_key_limit(
+    connection: Connection, queue: str, key: str, limit: int | None
+) -> None:
+    """Limit one concurrency key; None: as its queue says."""
+    if limit is None:
+        await connection.execute(_DROP_KEY_LIMIT, queue, key)
+    else:
+        await connection.execute(_SET_KEY_LIMIT, queue, key, limit)
 
 
 async def schema_version(connection: Connection) -> int | None:

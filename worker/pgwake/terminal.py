@@ -82,7 +82,7 @@ def table(rows: Sequence[Row]) -> Table:
     for name in names:
         numbers = all(_is_number(row[name]) for row in rows)
         shown.add_column(
-            name.removesuffix("_at").replace("_", " "),
+            name,
             justify="right" if numbers else "left",
             overflow="fold",
         )

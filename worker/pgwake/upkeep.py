@@ -25,7 +25,8 @@ STEPS = {
     "analyze": 60.0,
     "recount": 3600.0,
 }
-OWN_SECONDS = 10.0  # of what each worker does for itself: report and statistics
+STATS_SECONDS = 10.0
+REPORT_SECONDS = 10.0
 
 
 class Upkeep:
@@ -73,8 +74,8 @@ class Upkeep:
                 self._health.database_seen_at = monotonic()
             except asyncpg.PostgresError as error:
                 log.error("upkeep refused", step=step, error=describe(error))
-            every = STEPS.get(step, OWN_SECONDS)
-            due[step] = monotonic() + every * random.uniform(0.9, 1.1)  # noqa: S311
+            every = STEPS | {"stats": STATS_SECONDS, "report": REPORT_SECONDS}
+            due[step] = monotonic() + every[step] * random.uniform(0.9, 1.1)  # noqa: S311
 
     async def _do(self, step: str) -> None:
         async def once(connection: Connection) -> dict[str, Any]:

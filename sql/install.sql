@@ -92,6 +92,29 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/get_job.sql
 \ir functions/next_run_at.sql
 \ir functions/next_suspect_at.sql
+\ir functions/is_live.sql
+\ir functions/report_worker.sql
+\ir functions/forget_worker.sql
+\ir functions/forget_stale_reports.sql
+\ir functions/note_bounces.sql
+\ir functions/list_workers.sql
+\ir functions/list_kinds.sql
+\ir functions/pause_queue.sql
+\ir functions/resume_queue.sql
+\ir functions/peek_jobs.sql
+\ir functions/say_time.sql
+\ir functions/say_name.sql
+\ir functions/say_jobs.sql
+\ir functions/explain_key.sql
+\ir functions/explain_limits.sql
+\ir functions/explain_workers.sql
+\ir functions/explain_place.sql
+\ir functions/explain_wait.sql
+\ir functions/explain_run.sql
+\ir functions/explain_end.sql
+\ir functions/explain_policy.sql
+\ir functions/explain_attempts.sql
+\ir functions/explain_job.sql
 \ir triggers.sql
 
 commit;

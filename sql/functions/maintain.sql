@@ -37,7 +37,7 @@ begin
     else
       v_count := case v_step
         when 'fold' then pgwake.fold_tallies()
-        when 'retention' then pgwake.apply_retention()
+        when 'retention' then pgwake.apply_retention() + pgwake.forget_stale_reports()
         when 'analyze' then pgwake.analyze_jobs()
         when 'recount' then pgwake.recount_jobs()
         when 'keys' then pgwake.look_at_keys()

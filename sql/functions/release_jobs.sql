@@ -4,7 +4,7 @@
 --   snooze        put off by its handler
 --   shutdown      begun, and cut short by the end of its worker's grace; due again as it
 --                 was. Counts a bounce, and from the 20th on the attempt counts after all
---   unknown_kind  nobody here handles it: counts a bounce and is due later, 1 second
+--   unknown_kind  nobody here handles it: counts a bounce, by its kind too, and is due later, 1 second
 --                 doubling up to 5 minutes
 --
 -- delays: how long from now until each is due, 0 to 10 years; null: as the reason says.
@@ -34,6 +34,7 @@ declare
   v_queues text[];
   v_waiting_queues text[];
   v_waiting_keys text[];
+  v_unknown_kinds text[];
   v_events text[];
   v_audience pgwake.audience := pgwake.get_audience();
 begin
@@ -103,12 +104,16 @@ begin
   select array_agg(r.id), array_agg(distinct r.queue),
     array_agg(r.queue) filter (where r.status = 'waiting'),
     array_agg(r.concurrency_key) filter (where r.status = 'waiting'),
+    array_agg(r.kind) filter (where release_jobs.reason = 'unknown_kind'),
     array_agg(pgwake.status_event(r.id, r.queue, r.kind, 'running', r.status))
       filter (where pgwake.is_announced(r.queue, v_audience))
-  into v_released, v_queues, v_waiting_queues, v_waiting_keys, v_events
+  into v_released, v_queues, v_waiting_queues, v_waiting_keys, v_unknown_kinds, v_events
   from released as r;
   if v_waiting_keys is not null then
     perform pgwake.free_keys(v_waiting_queues, v_waiting_keys);
+  end if;
+  if v_unknown_kinds is not null then
+    perform pgwake.note_bounces(v_unknown_kinds);
   end if;
   perform pgwake.ring(q.name) from unnest(v_queues) as q(name);
   perform pgwake.announce(v_events);

@@ -33,6 +33,7 @@ SIGNATURES = {
         " with time zone, delay interval, max_attempts integer, unique_key text,"
         " on_conflict text, metadata jsonb, concurrency_key text -> bigint"
     ),
+    "explain_job": "job_id bigint -> text",
     "extend_leases": "job_ids bigint[], lease_ids uuid[], lease interval -> text[]",
     "fail_job": (
         "job_id bigint, lease_id uuid, error text, traceback text, retry_in interval,"
@@ -44,6 +45,7 @@ SIGNATURES = {
     ),
     "force_complete_job": "job_id bigint, reason text -> void",
     "force_fail_job": "job_id bigint, reason text -> void",
+    "forget_worker": "worker text -> boolean",
     "get_job": "job_id bigint -> jsonb",
     "get_queue_stats": (
         "queue text -> TABLE(queue text, pending_count bigint, scheduled_count"
@@ -59,6 +61,17 @@ SIGNATURES = {
         " job_count bigint, first_failed_at timestamp with time zone, last_failed_at"
         " timestamp with time zone, last_job_id bigint)"
     ),
+    "list_kinds": (
+        "-> TABLE(name text, declared jsonb, overrides jsonb, check_payload boolean,"
+        " declared_version text, declared_by text, declared_at timestamp with time"
+        " zone, bounce_count bigint, bounced_at timestamp with time zone,"
+        " live_worker_count bigint)"
+    ),
+    "list_workers": (
+        "-> TABLE(name text, host text, pid integer, version text, queues text[],"
+        " kinds text[], started_at timestamp with time zone, seen_at timestamp with"
+        " time zone, running_count bigint, is_live boolean)"
+    ),
     "maintain": "step text -> jsonb",
     "merge_patch": "target jsonb, patch jsonb -> jsonb",
     "mute": "queue text -> boolean",
@@ -71,6 +84,14 @@ SIGNATURES = {
         "status text, queue text, kind text, fingerprint text, before timestamp with"
         " time zone, max_jobs integer, dry_run boolean -> bigint"
     ),
+    "pause_queue": (
+        "queue text, until timestamp with time zone -> timestamp with time zone"
+    ),
+    "peek_jobs": (
+        "queue text, count integer -> TABLE(id bigint, kind text, priority smallint,"
+        " run_at timestamp with time zone, attempt integer, crash_count integer,"
+        " bounce_count integer, payload jsonb)"
+    ),
     "recount_jobs": "max_bytes bigint -> integer",
     "release_jobs": (
         "job_ids bigint[], lease_ids uuid[], reason text, delays interval[] -> text[]"
@@ -78,6 +99,11 @@ SIGNATURES = {
     "release_worker_jobs": (
         "worker text -> TABLE(queue text, kind text, job_count bigint)"
     ),
+    "report_worker": (
+        "worker text, host text, pid integer, queues text[], kinds text[], version"
+        " text -> void"
+    ),
+    "resume_queue": "queue text -> boolean",
     "retry_delay": (
         "attempt integer, base interval, cap interval, jitter double precision,"
         " draw double precision -> interval"
@@ -110,6 +136,10 @@ INTERNAL |= {"status_back"}
 INTERNAL |= {"admit_claim", "look_at_keys", "look_cost", "next_place", "open_keys"}
 INTERNAL |= {"refuse_claim"}
 INTERNAL |= {"ask_workers", "redrive_failed"}
+INTERNAL |= {"explain_attempts", "explain_end", "explain_key", "explain_limits"}
+INTERNAL |= {"explain_place", "explain_policy", "explain_run", "explain_wait"}
+INTERNAL |= {"explain_workers", "forget_stale_reports", "is_live", "note_bounces"}
+INTERNAL |= {"say_jobs", "say_name", "say_time"}
 
 CLAIMED_JOB = [
     ("id", "bigint"),

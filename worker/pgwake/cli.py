@@ -1,35 +1,24 @@
-"""The command line: pgwake init, run, enqueue, stats, show, demo, version.
+"""The command line: pgwake init, run, demo, version, and those about jobs and queues.
 
-Exit codes: 0 done, 1 failed (the message says why), 2 wrong usage, 78 wrong settings.
+Exit codes: 0 done, 1 failed, or for a part of what was named (the message says why),
+2 wrong usage, 75 a drain that was not over in time, 78 wrong settings.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated
 
 import asyncpg
 import typer
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
-from pgwake import install, logs, names, queue
-from pgwake.connection import Connection, connect
-from pgwake.errors import (
-    EXIT_CONFIG,
-    ConfigurationError,
-    InvalidValueError,
-    PgwakeError,
-)
-from pgwake.jsontext import dumps
+from pgwake import cli_jobs, cli_queues, install, logs, names, queue
+from pgwake.errors import EXIT_CONFIG, ConfigurationError, PgwakeError
 from pgwake.settings import Settings
 from pgwake.supervisor import Supervisor
+from pgwake.terminal import Json, Url, describe, fail
 from pgwake.version import __version__
-
-T = TypeVar("T")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,11 +29,6 @@ app = typer.Typer(
     "and .env.",
 )
 
-Url = Annotated[
-    str | None,
-    typer.Option("--database-url", help="The database; default $PGWAKE_DATABASE_URL."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Seconds = Annotated[float | None, typer.Option(metavar="SECONDS")]
 
 
@@ -53,16 +37,14 @@ def main() -> None:
     try:
         app()
     except ConfigurationError as error:
-        _fail(str(error), EXIT_CONFIG)
+        fail(str(error), EXIT_CONFIG)
     except PgwakeError as error:
-        _fail(str(error), 1)
+        fail(str(error), 1)
     except asyncpg.PostgresError as error:
-        hint = f"\n{error.hint}" if getattr(error, "hint", None) else ""
-        # No message of the server's: the driver has refused an argument.
-        _fail(f"{error.message or error} ({error.sqlstate}){hint}", 1)
+        fail(describe(error), 1)
     except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
         reason = str(error) or type(error).__name__
-        _fail(f"the database can't be reached: {reason}", 1)
+        fail(f"the database can't be reached: {reason}", 1)
 
 
 @app.command()
@@ -120,94 +102,6 @@ def run(
 
 
 @app.command()
-def enqueue(
-    kind: str,
-    payload: Annotated[
-        str, typer.Argument(help="A JSON object, or - to read it from standard input.")
-    ] = "{}",
-    queue_name: Annotated[str, typer.Option("--queue")] = "default",
-    priority: Annotated[
-        int, typer.Option(min=-100, max=100, help="-100 to 100; higher first.")
-    ] = 0,
-    delay: Annotated[float | None, typer.Option(help="Seconds from now.")] = None,
-    run_at: Annotated[
-        str | None, typer.Option(help="ISO 8601 with an offset: 2027-01-31T08:00+01:00")
-    ] = None,
-    max_attempts: Annotated[int | None, typer.Option(min=1, max=10_000)] = None,
-    unique_key: Annotated[
-        str | None, typer.Option(help="Unique with the kind among live jobs.")
-    ] = None,
-    on_conflict: Annotated[
-        str, typer.Option(help="return, replace or raise.")
-    ] = "return",
-    as_json: Json = False,
-    database_url: Url = None,
-) -> None:
-    """Add a job; print its id, or that of the live one with the same unique key."""
-    settings = Settings.load(database_url=database_url)
-    text = sys.stdin.read() if payload == "-" else payload
-
-    async def add(connection: Connection) -> int:
-        return await queue.enqueue(
-            connection,
-            kind,
-            _payload(text),
-            queue=queue_name,
-            priority=priority,
-            run_at=_instant(run_at),
-            delay=_delay(delay),
-            max_attempts=max_attempts,
-            unique_key=unique_key,
-            on_conflict=on_conflict,
-        )
-
-    job_id = _ask(settings, add)
-    print(json.dumps({"id": job_id}) if as_json else job_id)
-
-
-@app.command()
-def stats(
-    queue_name: Annotated[str | None, typer.Argument(metavar="[QUEUE]")] = None,
-    watch: Annotated[bool, typer.Option(help="Refresh each second.")] = False,
-    as_json: Json = False,
-    database_url: Url = None,
-) -> None:
-    """Show what stands in the queues, and what has gone through them."""
-    settings = Settings.load(database_url=database_url)
-
-    async def look(connection: Connection) -> list[dict[str, Any]]:
-        return await queue.get_queue_stats(connection, queue_name)
-
-    async def keep_looking(connection: Connection) -> None:
-        with Live(console=Console(), auto_refresh=False) as live:
-            while True:
-                live.update(_stats_table(await look(connection)), refresh=True)
-                await asyncio.sleep(1)
-
-    if watch:
-        try:
-            _ask(settings, keep_looking)
-        except KeyboardInterrupt:
-            return
-    rows = _ask(settings, look)
-    if as_json:
-        print(dumps([_plain(row) for row in rows]))
-    else:
-        Console().print(_stats_table(rows))
-
-
-@app.command()
-def show(job_id: int, as_json: Json = False, database_url: Url = None) -> None:
-    """Show one job, wherever it lies."""
-    settings = Settings.load(database_url=database_url)
-    text = _ask(settings, lambda connection: queue.get_job(connection, job_id))
-    if as_json:
-        print(text)
-    else:
-        Console().print_json(text)
-
-
-@app.command()
 def demo(
     keep: Annotated[
         bool, typer.Option(help="Leave the database and the worker running.")
@@ -231,92 +125,23 @@ def version(as_json: Json = False) -> None:
         print(f"pgwake {__version__}, schema {queue.SCHEMA_VERSION}")
 
 
-def _ask(settings: Settings, question: Callable[[Connection], Awaitable[T]]) -> T:
-    """Ask one question on a connection of its own."""
-
-    async def ask() -> T:
-        connection = await connect(settings.dsn, "pgwake:cli", settings.query_timeout)
-        try:
-            return await question(connection)
-        finally:
-            connection.terminate()
-
-    return asyncio.run(ask())
-
-
-def _payload(text: str) -> str:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise InvalidValueError(f"the payload is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InvalidValueError('the payload must be a JSON object, such as {"to": 1}')
-    return dumps(value)
-
-
-def _instant(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidValueError(f"--run-at: {error}") from None
-    if instant.tzinfo is None:
-        raise InvalidValueError(f"--run-at {text}: add an offset, such as {text}Z")
-    return instant
-
-
-def _delay(seconds: float | None) -> timedelta | None:
-    if seconds is None:
-        return None
-    try:
-        return timedelta(seconds=seconds)
-    except (ValueError, OverflowError):
-        raise InvalidValueError(f"--delay {seconds}: use seconds, 0 to 3e9") from None
-
-
-def _stats_table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("queue")
-    for name in ("pending", "scheduled", "waiting", "running", "failed", "completed"):
-        table.add_column(name, justify="right")
-    for name in ("oldest", "queued ms", "run ms"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        age = row["oldest_pending_age"]
-        table.add_row(
-            _literal(row["queue"]),
-            *(
-                f"{row[f'{name}_count']:,}"
-                for name in ("pending", "scheduled", "waiting", "running", "failed")
-            ),
-            f"{row['completed_total']:,}",
-            "-" if age is None else f"{age.total_seconds():,.1f} s",
-            _milliseconds(row["avg_queue_time_ms"]),
-            _milliseconds(row["avg_execution_time_ms"]),
-        )
-    return table
-
-
-def _literal(text: str) -> str:
-    """A name as it is, without its control characters and without Rich's markup."""
-    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return plain.replace("[", "\\[")
-
-
-def _milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}"
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: value.total_seconds() if isinstance(value, timedelta) else value
-        for name, value in row.items()
-    }
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    Console(stderr=True, soft_wrap=True).print(
-        f"pgwake: {message}", style="red", markup=False, highlight=False
-    )
-    sys.exit(code)
+JOBS, QUEUES = "Jobs", "Queues and workers"
+for _command, _name, _panel in (
+    (cli_jobs.enqueue, "enqueue", JOBS),
+    (cli_jobs.list_jobs, "list", JOBS),
+    (cli_jobs.show_job, "show", JOBS),
+    (cli_jobs.explain, "explain", JOBS),
+    (cli_jobs.peek, "peek", JOBS),
+    (cli_jobs.failed, "failed", JOBS),
+    (cli_jobs.retry, "retry", JOBS),
+    (cli_jobs.cancel, "cancel", JOBS),
+    (cli_jobs.purge, "purge", JOBS),
+    (cli_queues.stats, "stats", QUEUES),
+    (cli_queues.pause, "pause", QUEUES),
+    (cli_queues.resume, "resume", QUEUES),
+    (cli_queues.drain, "drain", QUEUES),
+    (cli_queues.limit, "limit", QUEUES),
+    (cli_queues.workers, "workers", QUEUES),
+    (cli_queues.kinds, "kinds", QUEUES),
+):
+    app.command(_name, rich_help_panel=_panel)(_command)

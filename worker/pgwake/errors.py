@@ -1,6 +1,8 @@
 """Every error that pgwake raises, and the exit codes that stand for them."""
 
+EXIT_USAGE = 2
 EXIT_CONFIG = 78  # EX_CONFIG of sysexits.h: starting again would not help
+EXIT_BUSY = 75  # EX_TEMPFAIL: not yet; the same again may do
 EXIT_HUNG = 70  # EX_SOFTWARE: a handler could not be stopped
 
 

@@ -1,4 +1,4 @@
-"""The share that each worker has in the upkeep, and the look at the statistics."""
+"""The share that each worker has in the upkeep, its report, and the statistics."""
 
 import asyncio
 import random
@@ -12,6 +12,7 @@ from pgwake import queue
 from pgwake.connection import MAX_BACKOFF_SECONDS, Connection, Session, describe
 from pgwake.http import Health
 from pgwake.metrics import Metrics
+from pgwake.presence import Presence
 
 log = structlog.get_logger()
 
@@ -26,15 +27,17 @@ STEPS = {
     "recount": 3600.0,
 }
 STATS_SECONDS = 10.0
+REPORT_SECONDS = 10.0
 
 
 class Upkeep:
-    """Calls the steps of maintain, and refreshes the gauges of the queues.
+    """Calls the steps of maintain, reports the worker, refreshes the queues' gauges.
 
     Args:
         session: A session of its own.
         health: Where it is noted that the database answers.
         metrics: Where the queues' gauges are.
+        presence: What the worker reports of itself.
         renewal_interval: Seconds; a session sweeps only when it has been up for as
             long, and for the longest pause of a reconnect, so that after an outage of
             the database the others can renew before.
@@ -45,31 +48,35 @@ class Upkeep:
         session: Session,
         health: Health,
         metrics: Metrics,
+        presence: Presence,
         renewal_interval: float,
     ) -> None:
         self._session = session
         self._health = health
         self._metrics = metrics
+        self._presence = presence
         self._renewal_interval = renewal_interval
 
     async def run(self) -> None:
         """Do it for ever; nothing that the database answers ends it."""
         now = monotonic()
         due = {step: now + random.uniform(0, every) for step, every in STEPS.items()}  # noqa: S311
-        due["stats"] = now
+        due["report"] = due["stats"] = now
         while True:
             step = min(due, key=lambda name: due[name])
             await asyncio.sleep(max(due[step] - monotonic(), 0))
             try:
-                if step == "stats":
+                if step == "report":
+                    await self._session.call(self._presence.report)
+                elif step == "stats":
                     await self._show_queues()
                 else:
                     await self._do(step)
                 self._health.database_seen_at = monotonic()
             except asyncpg.PostgresError as error:
                 log.error("upkeep refused", step=step, error=describe(error))
-            every = STEPS.get(step, STATS_SECONDS)
-            due[step] = monotonic() + every * random.uniform(0.9, 1.1)  # noqa: S311
+            every = STEPS | {"stats": STATS_SECONDS, "report": REPORT_SECONDS}
+            due[step] = monotonic() + every[step] * random.uniform(0.9, 1.1)  # noqa: S311
 
     async def _do(self, step: str) -> None:
         async def once(connection: Connection) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pgwake.joblog import JobLog
 from pgwake.jsontext import dumps
 from pgwake.lifeline import Lifeline
 from pgwake.metrics import Metrics
+from pgwake.presence import Presence
 from pgwake.quarantine import Quarantine
 from pgwake.registry import Registry
 from pgwake.registry import registry as default_registry
@@ -178,10 +179,12 @@ class Worker:
             beat_fd=self._beat_fd,
             http_port=self._http_port,
         )
+        presence = Presence(self.name, list(self.queues), self.registry.kinds)
         upkeep = Upkeep(
             chores,
             lifeline.health,
             self.metrics,
+            presence,
             renewal_interval(settings.lease or DEFAULT_LEASE),
         )
         threads = ThreadPoolExecutor(sum(feed.slots for feed in feeds), "pgwake-job")
@@ -221,6 +224,7 @@ class Worker:
                 # Jobs that were abandoned may run elsewhere by now: a supervised
                 # process ends at once, and their threads with it.
                 await runner.close(0.0 if self._supervised else CLOSE_SECONDS)
+                await presence.leave(chores)
                 await lifeline.stop()
             threads.shutdown(wait=False, cancel_futures=True)
             job_log.summarise()

@@ -1,0 +1,61 @@
+-- For explain_job: why a waiting or pending job does not run, a line each; what it waits
+-- for first. Never empty.
+create or replace function pgwake.explain_wait(job pgwake.jobs_live)
+returns text[]
+language plpgsql stable
+set search_path = ''
+as $$
+declare
+  v_now timestamptz := pgwake.now();
+  v_paused_until timestamptz := (select q.paused_until from pgwake.queues as q where q.name = job.queue);
+  v_kind pgwake.kinds;
+  v_lines text[] := '{}';
+begin
+  select k.* into v_kind from pgwake.kinds as k where k.name = job.kind;
+  if job.run_at > v_now then
+    v_lines := v_lines || format('It is not due until %s.', pgwake.say_time(job.run_at));
+  end if;
+  if v_paused_until > v_now then
+    v_lines := v_lines || case v_paused_until
+      when 'infinity' then format(
+        'Its queue is paused until somebody calls pgwake.resume_queue(%L).', job.queue)
+      else format('Its queue is paused until %s.', pgwake.say_time(v_paused_until))
+    end;
+  end if;
+
+  if job.status = 'waiting' and job.concurrency_key is null then
+    v_lines := v_lines || 'It waits for something else than a concurrency key.'::text;
+  elsif job.status = 'waiting' then
+    v_lines := v_lines || pgwake.explain_key(job);
+  else
+    v_lines := v_lines || pgwake.explain_limits(job.queue);
+  end if;
+
+  if job.crash_count >= 2 then
+    v_lines := v_lines || format(
+      'It has crashed %s times, so it is a suspect and runs alone: a worker''s supervisor starts a '
+      'quarantine for it; claim_next_job() takes it too.', job.crash_count);
+  elsif job.crash_count = 1 then
+    v_lines := v_lines || 'It has crashed once: a claim takes only one such job.'::text;
+  end if;
+  v_lines := v_lines || pgwake.explain_workers(job.queue, job.kind);
+  if job.bounce_count > 0 then
+    v_lines := v_lines || format(
+      'It was given back unfinished %s: by workers that don''t know its kind, or that shut down.',
+      case job.bounce_count when 1 then 'once' else job.bounce_count || ' times' end);
+  end if;
+  if v_kind.bounce_count > 0 then
+    v_lines := v_lines || format(
+      'Workers that don''t know kind %s have given back %s of its jobs, the last at %s.',
+      pgwake.say_name(job.kind), v_kind.bounce_count, pgwake.say_time(v_kind.bounced_at));
+  end if;
+  if job.status = 'pending' and job.run_at <= v_now then
+    v_lines := v_lines || pgwake.explain_place(job);
+  end if;
+  return v_lines;
+end
+$$;
+
+comment on function pgwake.explain_wait is
+  'Internal: for explain_job, why a job does not run.';
+revoke all on function pgwake.explain_wait from public;

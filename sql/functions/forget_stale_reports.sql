@@ -1,0 +1,33 @@
+-- Removes workers that have not been seen for a day, and kinds of which nothing is
+-- known but that workers gave their jobs back, more than a week ago. Returns how many.
+-- Skips rows that somebody has locked: they are being reported.
+create or replace function pgwake.forget_stale_reports()
+returns int
+language plpgsql volatile
+set search_path = ''
+as $$
+declare
+  v_worker_count int;
+  v_kind_count int;
+begin
+  delete from pgwake.workers as w
+  where w.ctid = any (array(
+    select s.ctid from pgwake.workers as s
+    where s.seen_at < pgwake.now() - interval '1 day'
+    for update skip locked));
+  get diagnostics v_worker_count = row_count;
+  delete from pgwake.kinds as k
+  where k.ctid = any (array(
+    select s.ctid from pgwake.kinds as s
+    where s.bounced_at < pgwake.now() - interval '7 days' and s.declared_at is null and not s.check_payload
+      and num_nonnulls(s.max_attempts, s.backoff_base, s.backoff_cap, s.backoff_jitter, s.timeout, s.lease,
+                       s.priority) = 0
+    for update skip locked));
+  get diagnostics v_kind_count = row_count;
+  return v_worker_count + v_kind_count;
+end
+$$;
+
+comment on function pgwake.forget_stale_reports is
+  'Internal: removes workers and bounced kinds that were last heard of long ago.';
+revoke all on function pgwake.forget_stale_reports from public;

@@ -1,0 +1,16 @@
+-- A worker says that it has ended. Returns whether it was known. Its jobs are not
+-- looked at: see release_worker_jobs. Rides workers_pkey.
+create or replace function pgwake.forget_worker(worker text)
+returns boolean
+language plpgsql volatile
+set search_path = ''
+as $$
+begin
+  delete from pgwake.workers as w where w.name = forget_worker.worker;
+  return found;
+end
+$$;
+
+comment on function pgwake.forget_worker is
+  'A worker says that it has ended; returns whether it was known.';
+revoke all on function pgwake.forget_worker from public;

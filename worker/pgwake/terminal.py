@@ -1,0 +1,199 @@
+"""What the commands share: options, questions to the database, tables, answers."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import asyncpg
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pgwake.connection import Connection, connect
+from pgwake.errors import EXIT_USAGE, InvalidValueError
+from pgwake.jsontext import dumps
+from pgwake.settings import Settings
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+Url = Annotated[
+    str | None,
+    typer.Option("--database-url", help="The database; default $PGWAKE_DATABASE_URL."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+]
+Queue = Annotated[str | None, typer.Option("--queue", help="Only of this queue.")]
+Kind = Annotated[str | None, typer.Option("--kind", help="Only of this kind.")]
+
+
+def ask(database_url: str | None, question: Callable[[Connection], Awaitable[T]]) -> T:
+    """Ask on a connection of its own."""
+    settings = Settings.load(database_url=database_url)
+
+    async def asking() -> T:
+        connection = await connect(settings.dsn, "pgwake:cli", settings.query_timeout)
+        try:
+            return await question(connection)
+        finally:
+            connection.terminate()
+
+    return asyncio.run(asking())
+
+
+def console() -> Console:
+    """Return standard output: a pipe has lines as long as they are."""
+    return Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
+
+
+def show(rows: Iterable[Row], *, as_json: bool) -> None:
+    """Print rows as a table with their own columns, or as a list of objects."""
+    rows = list(rows)
+    if as_json:
+        print_json([plain(row) for row in rows])
+    elif rows:
+        console().print(table(rows))
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    typer.echo(dumps(value))
+
+
+def say(text: str) -> None:
+    """Print a line for people, as it is but for control characters."""
+    typer.echo("\n".join(map(printable, text.split("\n"))))
+
+
+def note(text: str) -> None:
+    """Say something beside the answer, on standard error."""
+    typer.echo("\n".join(map(printable, text.split("\n"))), err=True)
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """Return a table with a column for each that has a value in some row."""
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    names = [n for n in rows[0] if any(row[n] is not None for row in rows)]
+    for name in names:
+        numbers = all(_is_number(row[name]) for row in rows)
+        shown.add_column(
+            name,
+            justify="right" if numbers else "left",
+            overflow="fold",
+        )
+    for row in rows:
+        shown.add_row(*(literal(cell(row[name])) for name in names))
+    return shown
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def cell(value: Any) -> str:
+    """Return a value as people read it; times in UTC."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+        case timedelta():
+            return f"{value.total_seconds():,.1f} s"
+        case list():
+            return ", ".join(map(cell, value)) or "-"
+        case dict():
+            return dumps(value)
+        case _:
+            return str(value)
+
+
+def literal(text: str) -> str:
+    """Return a text without control characters, and so that Rich sees no markup."""
+    return printable(text).replace("[", "\\[")
+
+
+def printable(text: str) -> str:
+    """Return a text without control characters."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def plain(row: Row) -> Row:
+    """Return a row for JSON: intervals in seconds."""
+    return {
+        name: value.total_seconds() if isinstance(value, timedelta) else value
+        for name, value in row.items()
+    }
+
+
+def instant(option: str, text: str | None) -> datetime | None:
+    """Read a time with an offset.
+
+    Raises:
+        InvalidValueError: It is none.
+    """
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidValueError(f"{option}: {error}") from None
+    if found.tzinfo is None:
+        raise InvalidValueError(f"{option} {text}: add an offset, such as {text}Z")
+    return found
+
+
+def duration(option: str, seconds: float | None) -> timedelta | None:
+    """Read a number of seconds.
+
+    Raises:
+        InvalidValueError: It is out of range.
+    """
+    if seconds is None:
+        return None
+    try:
+        return timedelta(seconds=seconds)
+    except (ValueError, OverflowError):
+        raise InvalidValueError(f"{option} {seconds}: use seconds, 0 to 3e9") from None
+
+
+def confirm(text: str, *, yes: bool) -> None:
+    """Have a person say yes to what can't be taken back; end the command if not.
+
+    Without a terminal there is nobody to ask: that is wrong usage without --yes.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        wrong_usage(f"{text} Add --yes to do it, or --dry-run to see what it would do.")
+    if not typer.confirm(printable(text) + " Go on?", err=True):
+        raise typer.Exit(1)
+
+
+def wrong_usage(text: str) -> NoReturn:
+    """End the command: it can't be meant like that."""
+    fail(text, EXIT_USAGE)
+
+
+def describe(error: asyncpg.PostgresError) -> str:
+    """Return what the database refused, with its code, and what it advises to do."""
+    hint = f"\n{error.hint}" if getattr(error, "hint", None) else ""
+    # No message of the server's: the driver has refused an argument.
+    return f"{error.message or error} ({error.sqlstate}){hint}"
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """End the command with a message."""
+    Console(stderr=True, soft_wrap=True).print(
+        "pgwake: " + "\n".join(map(printable, message.split("\n"))),
+        style="red",
+        markup=False,
+        highlight=False,
+    )
+    sys.exit(code)

@@ -17,7 +17,6 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
 )
 
@@ -100,6 +99,8 @@ class Lifecycle(RuleBasedStateMachine):
                 " values (%s, '0', 3)",
                 [queue],
             )
+            for key in (None, "k1", "k2"):
+                self.insert(0, queue, key, 3, 0, 0)
 
     def _set_clock(self) -> None:
         for session in self.sessions:
@@ -107,6 +108,118 @@ class Lifecycle(RuleBasedStateMachine):
                 "select set_config('pgwake.clock_offset', %s, false)",
                 [f"{self.clock} s"],
             )
+
+    # Few rules with many arguments, since hypothesis leaves some rules out of a run.
+
+    @rule(
+        actor=ACTORS,
+        what=st.sampled_from(["insert", "insert", "enqueue"]),
+        queue=QUEUES,
+        key=KEYS,
+        count=st.integers(1, 4),
+        priority=st.integers(-1, 1),
+        unique=st.sampled_from(["a", "b"]),
+        on_conflict=st.sampled_from(["return", "replace", "raise"]),
+        delay=SECONDS,
+    )
+    def add(self, actor: int, what: str, **given: Any) -> None:
+        queue, key, delay = given["queue"], given["key"], given["delay"]
+        if what == "insert":
+            self.insert(actor, queue, key, given["count"], given["priority"], delay)
+        else:
+            unique, on_conflict = given["unique"], given["on_conflict"]
+            self.enqueue(actor, queue, key, unique, on_conflict, delay)
+
+    @rule(
+        actor=ACTORS,
+        what=st.sampled_from(["claim", "claim", "end", "end", "end", "release"]),
+        queue=QUEUES,
+        count=st.integers(1, 5),
+        worker=st.sampled_from(["w1", "w2"]),
+        suspects=st.sampled_from([False, False, False, True]),
+        pick=PICKS,
+        end=st.sampled_from(["complete", "complete", "fail", "discard", "retry_in"]),
+        reason=st.sampled_from(["unstarted", "snooze", "shutdown", "unknown_kind"]),
+        delay=st.sampled_from([None, 0, 60]),
+    )
+    def work(self, actor: int, what: str, **given: Any) -> None:
+        pick = given["pick"]
+        if what == "claim" or not any(job.lease for job in self.jobs.values()):
+            suspects = given["suspects"]
+            count, worker = given["count"], given["worker"]
+            self.claim(actor, given["queue"], count, worker, suspects)
+        elif what == "end":
+            self.end(actor, pick, given["end"])
+        else:
+            self.release(actor, pick, given["reason"], given["delay"])
+
+    @rule(
+        actor=ACTORS,
+        what=st.sampled_from(
+            ["cancel", "cancel_many", "retry", "retry_many", "lose", "lose"]
+        ),
+        pick=PICKS,
+        queue=QUEUES,
+        key=st.sampled_from(["k1", "k2"]),
+        rate=st.sampled_from([None, 1.0]),
+        worker=st.sampled_from([None, None, "w1", "w2"]),
+    )
+    def operate(self, actor: int, what: str, **given: Any) -> None:
+        match what:
+            case "cancel":
+                self.cancel(actor, given["pick"])
+            case "cancel_many":
+                self.cancel_many(actor, given["queue"], given["key"])
+            case "retry":
+                self.retry(actor, given["pick"])
+            case "retry_many":
+                self.retry_many(actor, given["queue"], given["rate"])
+            case "lose":
+                self.lose(actor, given["worker"])
+
+    @rule(actor=ACTORS, commits=st.sampled_from([True, True, False]))
+    def open_or_close(self, actor: int, commits: bool) -> None:
+        if self.actors[actor].is_open:
+            self.close(actor, commits)
+        else:
+            self.open(actor)
+
+    @rule(
+        what=st.sampled_from(
+            [
+                *("limit_running", "limit_keys", "limit_key", "keep_order"),
+                *("limit_rate", "pause", "upkeep", "time_passes", "time_passes"),
+            ]
+        ),
+        queue=QUEUES,
+        key=st.sampled_from(["k1", "k2"]),
+        limit=st.integers(0, 3),
+        flag=st.booleans(),
+        rate=st.sampled_from([None, None, 0.1, 100.0]),
+        seconds=st.sampled_from([1, 60, 301, 3600]),
+        step=st.sampled_from(["fold", "retention", "keys"]),
+    )
+    def govern(self, what: str, **given: Any) -> None:
+        queue, limit = given["queue"], given["limit"]
+        # Limits and the clock move only while nothing is open that went by the others.
+        is_quiet = not any(one.is_open for one in self.actors)
+        match what:
+            case "keep_order":
+                self.keep_order(queue, given["flag"])
+            case "limit_rate":
+                self.limit_rate(queue, given["rate"])
+            case "pause":
+                self.pause(queue, given["flag"])
+            case "upkeep":
+                self.upkeep(given["step"])
+            case "limit_running" if is_quiet:
+                self.limit_running(queue, limit or None)
+            case "limit_keys" if is_quiet:
+                self.limit_keys(queue, limit or 1)
+            case "limit_key" if is_quiet:
+                self.limit_key(queue, given["key"], limit)
+            case "time_passes" if is_quiet:
+                self.time_passes(given["seconds"])
 
     # What a session does.
 
@@ -150,14 +263,12 @@ class Lifecycle(RuleBasedStateMachine):
         held = [(id_, job.lease) for id_, job in self.jobs.items() if job.lease]
         return held[number % len(held)] if held else (0, None)
 
-    @rule(actor=ACTORS)
     def open(self, actor: int) -> None:
         one = self.actors[actor]
         if not one.is_open:
             one.connection.execute("begin")
             one.is_open = True
 
-    @rule(actor=ACTORS, commits=st.sampled_from([True, True, False]))
     def close(self, actor: int, commits: bool) -> None:
         one = self.actors[actor]
         if not one.is_open:
@@ -169,14 +280,6 @@ class Lifecycle(RuleBasedStateMachine):
         one.effects.clear()
         self.seen["commit" if commits else "rollback"] += 1
 
-    @rule(
-        actor=ACTORS,
-        queue=QUEUES,
-        key=KEYS,
-        count=st.integers(1, 4),
-        priority=st.integers(-1, 1),
-        delay=SECONDS,
-    )
     def insert(
         self,
         actor: int,
@@ -198,14 +301,6 @@ class Lifecycle(RuleBasedStateMachine):
         for job_id in row[0]:
             self.becomes(actor, job_id, BACK if key else {"pending"})
 
-    @rule(
-        actor=ACTORS,
-        queue=QUEUES,
-        key=KEYS,
-        unique=st.sampled_from(["a", "b"]),
-        on_conflict=st.sampled_from(["return", "replace", "raise"]),
-        delay=SECONDS,
-    )
     def enqueue(
         self,
         actor: int,
@@ -223,13 +318,6 @@ class Lifecycle(RuleBasedStateMachine):
         elif on_conflict == "replace":
             self.seen["replaced"] += 1
 
-    @rule(
-        actor=ACTORS,
-        queue=QUEUES,
-        count=st.integers(1, 5),
-        worker=st.sampled_from(["w1", "w2"]),
-        suspects=st.sampled_from([False, False, False, True]),
-    )
     def claim(
         self, actor: int, queue: str, count: int, worker: str, suspects: bool
     ) -> None:
@@ -237,11 +325,6 @@ class Lifecycle(RuleBasedStateMachine):
         for job_id in row[0] if row else ():
             self.becomes(actor, job_id, {"running"}, row[1])
 
-    @rule(
-        actor=ACTORS,
-        pick=PICKS,
-        how=st.sampled_from(["complete", "complete", "fail", "discard", "retry_in"]),
-    )
     def end(self, actor: int, pick: int, how: str) -> None:
         job_id, lease = self.held(pick)
         function, more = {
@@ -257,12 +340,6 @@ class Lifecycle(RuleBasedStateMachine):
             lease,
         )
 
-    @rule(
-        actor=ACTORS,
-        pick=PICKS,
-        reason=st.sampled_from(["unstarted", "snooze", "shutdown", "unknown_kind"]),
-        delay=st.sampled_from([None, 0, 60]),
-    )
     def release(self, actor: int, pick: int, reason: str, delay: int | None) -> None:
         job_id, lease = self.held(pick)
         self._pair(
@@ -285,14 +362,12 @@ class Lifecycle(RuleBasedStateMachine):
             self.becomes(actor, job_id, {"cancelled"})
         self.seen[str(outcome)] += 1
 
-    @rule(actor=ACTORS, pick=PICKS)
     def cancel(self, actor: int, pick: int) -> None:
         job_id = self.pick(pick)
         row = self.act(actor, "select pgwake.cancel_job(%s)", job_id)
         if row and row[0] == "cancelled":
             self.becomes(actor, job_id, {"cancelled"})
 
-    @rule(actor=ACTORS, queue=QUEUES, key=st.sampled_from(["k1", "k2"]))
     def cancel_many(self, actor: int, queue: str, key: str) -> None:
         one = self.actors[actor]
         before = self._states(one.connection)
@@ -305,13 +380,11 @@ class Lifecycle(RuleBasedStateMachine):
         if row:
             self._changed(actor, before)
 
-    @rule(actor=ACTORS, pick=PICKS)
     def retry(self, actor: int, pick: int) -> None:
         job_id = self.pick(pick)
         if self.act(actor, "select pgwake.retry_job(%s)", job_id):
             self.becomes(actor, job_id, BACK)
 
-    @rule(actor=ACTORS, queue=QUEUES, rate=st.sampled_from([None, 1.0]))
     def retry_many(self, actor: int, queue: str, rate: float | None) -> None:
         before = self._states(self.actors[actor].connection)
         row = self.act(
@@ -322,7 +395,6 @@ class Lifecycle(RuleBasedStateMachine):
         if row:
             self._changed(actor, before)
 
-    @rule(actor=ACTORS, worker=st.sampled_from([None, None, "w1", "w2"]))
     def lose(self, actor: int, worker: str | None) -> None:
         """What a dead worker had, or whose lease ran out, goes back."""
         before = self._states(self.actors[actor].connection)
@@ -346,26 +418,14 @@ class Lifecycle(RuleBasedStateMachine):
 
     # Policy is set by the session that looks, so it holds at once.
 
-    # Limits only while nothing is open, which may have gone by the one before.
-
-    @property
-    def is_quiet(self) -> bool:
-        return not any(one.is_open for one in self.actors)
-
-    @precondition(lambda self: self.is_quiet)
-    @rule(queue=QUEUES, limit=st.sampled_from([None, 1, 2, 3]))
     def limit_running(self, queue: str, limit: int | None) -> None:
         self._policy("max_running", limit, queue)
         self.max_running[queue] = limit
 
-    @precondition(lambda self: self.is_quiet)
-    @rule(queue=QUEUES, limit=st.integers(1, 3))
     def limit_keys(self, queue: str, limit: int) -> None:
         self._policy("key_limit", limit, queue)
         self.key_limits[queue] = limit
 
-    @precondition(lambda self: self.is_quiet)
-    @rule(queue=QUEUES, key=st.sampled_from(["k1", "k2"]), limit=st.integers(0, 2))
     def limit_key(self, queue: str, key: str, limit: int) -> None:
         self.looking.execute(
             "insert into pgwake.concurrency_limits values (%s, %s, %s)"
@@ -374,15 +434,12 @@ class Lifecycle(RuleBasedStateMachine):
         )
         self.own_limits[queue, key] = limit
 
-    @rule(queue=QUEUES, keeps=st.booleans())
     def keep_order(self, queue: str, keeps: bool) -> None:
         self._policy("keep_order", keeps, queue)
 
-    @rule(queue=QUEUES, rate=st.sampled_from([None, None, 0.1, 100.0]))
     def limit_rate(self, queue: str, rate: float | None) -> None:
         self._policy("rate_limit", rate, queue)
 
-    @rule(queue=QUEUES, pauses=st.booleans())
     def pause(self, queue: str, pauses: bool) -> None:
         call = "pause_queue(%s)" if pauses else "resume_queue(%s)"
         self.looking.execute(f"select pgwake.{call}", [queue])
@@ -391,13 +448,10 @@ class Lifecycle(RuleBasedStateMachine):
         update = f"update pgwake.queues set {column} = %s where name = %s"
         self.looking.execute(update, [value, queue])
 
-    @precondition(lambda self: self.is_quiet)
-    @rule(seconds=st.sampled_from([1, 60, 301, 3600]))
     def time_passes(self, seconds: int) -> None:
         self.clock += seconds
         self._set_clock()
 
-    @rule(step=st.sampled_from(["fold", "retention", "keys"]))
     def upkeep(self, step: str) -> None:
         self.looking.execute("select pgwake.maintain(%s)", [step])
 

@@ -40,10 +40,13 @@ declare
   v_jobs int := least(open_keys.count, 100);   -- how many may still be let in
   v_locks int := least(open_keys.count, 100);  -- how many keys may still be locked
   v_window int := greatest(20, 2 * v_jobs);
-  v_is_done boolean := false;
+  v_is_last boolean;  -- all looks that are due are in the window
+  v_is_done boolean;  -- all keys in it that can be opened were tried
   v_passed text[] := '{}';  -- keys that another has the lock of
   v_not_had text[];
-  v_left_at timestamptz;
+  v_passed_at timestamptz;  -- the earliest of their looks
+  v_left_at timestamptz;    -- the earliest look that was left
+  v_back_at timestamptz;    -- the earliest that was given back
   v_now timestamptz;
 
   -- Keys with room, whose lock is had: the time of their look, their room, the priority
@@ -73,14 +76,14 @@ begin
     ),
     judged as materialized (
       select k.key, k.at, w.next_at,
-        coalesce(c.max_running, open_keys.key_limit, 1) > (
+        coalesce(c.max_running, open_keys.key_limit, 1) - (
           select count(*)
           from (
             select from pgwake.jobs_live as j
             where j.queue = open_keys.queue and j.status in ('pending', 'running') and j.concurrency_key = k.key
             limit coalesce(c.max_running, open_keys.key_limit, 1)
           ) as held
-        ) as has_room
+        ) as room
       from (select d.key, min(d.at) as at from due as d group by d.key) as k
       left join pgwake.concurrency_limits as c on c.queue = open_keys.queue and c.key = k.key
       cross join lateral (
@@ -111,11 +114,25 @@ begin
     tried as materialized (
       select o.key, o.at, pg_try_advisory_xact_lock(1885828974, hashtext(concat(open_keys.queue, '/', o.key))) as is_had
       from (
-        select j.key, j.at
-        from judged as j
-        where j.has_room and j.next_at <= open_keys.at
-        order by j.at, random()  -- ends of one batch are equal
-        limit least(v_jobs, v_locks)
+        -- As many as can be filled; those of equal time in any order, since ends come in batches.
+        select r.key, r.at
+        from (
+          select j.key, j.at, sum(j.jobs) over (order by j.at, j.dice) - j.jobs as jobs_before
+          from (
+            select j.key, j.at, random() as dice, (
+                select count(*)
+                from (
+                  select from pgwake.jobs_live as w
+                  where w.queue = open_keys.queue and w.status = 'waiting' and w.concurrency_key = j.key
+                  limit least(j.room, v_jobs)
+                ) as w
+              ) as jobs
+            from judged as j where j.room > 0 and j.next_at <= open_keys.at
+          ) as j
+        ) as r
+        where r.jobs_before < v_jobs
+        order by r.at
+        limit v_locks
       ) as o
     ),
     gone as materialized (
@@ -126,7 +143,7 @@ begin
         from due as d
         join judged as j on j.key = d.key
         left join tried as t on t.key = d.key
-        where t.is_had or not j.has_room or coalesce(j.next_at > open_keys.at, true)))
+        where t.is_had or j.room <= 0 or coalesce(j.next_at > open_keys.at, true)))
       for update skip locked
     ),
     deleted as (
@@ -137,16 +154,20 @@ begin
       select distinct open_keys.queue, j.next_at, j.key
       from gone as g
       join judged as j on j.key = g.key
-      where j.has_room and j.next_at > open_keys.at
+      where j.room > 0 and j.next_at > open_keys.at
     )
     select array_agg(t.key order by t.at) filter (where t.is_had),
       array_agg(t.at order by t.at) filter (where t.is_had),
       array_agg(t.key) filter (where not t.is_had),
-      (select count(*) from due) < v_window
-        and count(*) = (select count(*) from judged as j where j.has_room and j.next_at <= open_keys.at),
-      least(v_left_at, (
-        select min(d.at) from due as d left join gone as g on g.tid = d.tid where g.tid is null))
-    into v_keys, v_ats, v_not_had, v_is_done, v_left_at
+      (select count(*) from due) < v_window,
+      count(*) = (select count(*) from judged as j where j.room > 0 and j.next_at <= open_keys.at),
+      least(v_passed_at, min(t.at) filter (where not t.is_had)),
+      (
+        select least(min(d.at) filter (where g.tid is null), case when count(*) = v_window then max(d.at) end)
+        from due as d
+        left join gone as g on g.tid = d.tid
+      )
+    into v_keys, v_ats, v_not_had, v_is_last, v_is_done, v_passed_at, v_left_at
     from tried as t;
     v_locks := v_locks - coalesce(cardinality(v_keys), 0);
     v_passed := v_passed || v_not_had;
@@ -250,12 +271,15 @@ begin
       if v_jobs = 0 then
         insert into pgwake.key_looks (queue, at, key)
         select open_keys.queue, u.at, u.key from unnest(v_keys, v_ats) as u(key, at);
+        v_back_at := (select min(u.at) from unnest(v_ats) as u(at));
         exit;
       end if;
     end loop;
 
-    exit when v_is_done or v_jobs = 0 or v_locks = 0;
-    v_window := least(2 * v_window, 10000);
+    exit when (v_is_last and v_is_done) or v_jobs = 0 or v_locks = 0;
+    if v_is_done then
+      v_window := least(2 * v_window, 10000);
+    end if;
   end loop;
 
   if v_promoted_rows > 0 then
@@ -263,7 +287,7 @@ begin
     perform pgwake.announce(v_all_events);
   end if;
   return coalesce(
-    case when v_is_done and v_jobs > 0 then v_left_at else open_keys.at end,
+    least(v_passed_at, v_left_at, v_back_at),
     (select l.at from pgwake.key_looks as l
      where l.queue = open_keys.queue and l.at > open_keys.at
      order by l.at limit 1));

@@ -526,3 +526,20 @@ async def test_jobs_that_came_without_triggers_are_let_in_after_upkeep(
     assert await call(connection, "maintain", step="keys") == {"keys": 0}
     assert len(await ids(connection)) == 3
     assert await call(connection, "maintain", step="keys") == {"keys": 0}
+
+
+async def test_a_cursor_passes_no_look_over_that_a_full_claim_has_left(
+    connection: Connection,
+) -> None:
+    await set_queue(connection, key_limit=10)
+    await connection.execute(
+        "insert into pgwake.jobs (kind, concurrency_key, run_at)"
+        " select 'noop', n % 1000, now() - interval '1 hour'"
+        " from generate_series(1, 2000) as n"
+    )
+    cursor, claimed = None, 0
+    while claimed < 2000:
+        row = await claim_batch(connection, 100, cursor=cursor)
+        cursor = row["cursor"]
+        assert row["ids"], "each claim finds what is due"
+        claimed += len(row["ids"])

@@ -278,26 +278,25 @@ async def test_who_comes_second_takes_what_the_first_has_left(
 async def test_two_who_bring_the_same_keys_back_take_turns(
     connect: Connect, connection: Connection
 ) -> None:
-    # Each has the other's keys in the opposite order.
+    # Each has the other's keys in the opposite order, and both meet in the middle.
     one, two = await connect(), await connect()
-    first, second = await dead(connection, 2, queue="a"), await dead(
-        connection, 2, queue="b"
-    )  # fmt: skip
-    for dead_id, key in zip(first + second[::-1], "kmkm", strict=True):
+    there = [
+        *await dead(connection, 3, queue="a"),
+        *await dead(connection, 3, queue="b"),
+    ]
+    for dead_id, key in zip(there, "kxmmxk", strict=True):
         await connection.execute(
             "update pgwake.jobs set unique_key = $2 where id = $1", dead_id, key
         )
     async with connection.transaction():
-        await insert(connection, unique_key="k")
-        tasks = [
-            asyncio.create_task(outcomes(one, queue="a")),
-            asyncio.create_task(outcomes(two, queue="b")),
-        ]
+        await insert(connection, unique_key="x")
+        tasks = [asyncio.create_task(outcomes(one, queue="a"))]
         await waits(one, tasks[0], connection)
+        tasks += [asyncio.create_task(outcomes(two, queue="b"))]
         await waits(two, tasks[1], connection)
 
-    answers = [what for task in tasks for _, what in await task]
-    assert sorted(answers) == ["conflict"] * 3 + ["retried"]
+    answers = [[what for _, what in await task] for task in tasks]
+    assert answers == [["retried", "conflict", "retried"], ["conflict"] * 3]
 
 
 @pytest.mark.timeout(60)

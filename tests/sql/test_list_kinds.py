@@ -83,18 +83,20 @@ async def test_a_bounce_keeps_the_kinds_policy(connection: Connection) -> None:
     assert (await kinds(connection))["a"]["overrides"] == {"max_attempts": 3}
 
 
-async def test_notes_of_the_same_kinds_in_another_order_do_not_deadlock(
+async def test_notes_lock_kinds_in_the_order_of_their_names(
     connect: Connect, connection: Connection
 ) -> None:
+    await note(connection, "a", "b")
     other, observer = await connect(), await connect()
+    policy = "update pgwake.kinds set max_attempts = 3 where name = $1"
     async with connection.transaction():
-        await note(connection, "b", "a")
-        task = asyncio.create_task(note(other, "a", "b"))
+        await connection.execute(policy, "a")
+        task = asyncio.create_task(note(other, "b", "a"))
         await waits(other, task, observer)
-        await note(connection, "b")
+        await connection.execute(policy, "b")
     await task
     found = await kinds(connection)
-    assert {n: k["bounce_count"] for n, k in found.items()} == {"a": 2, "b": 3}
+    assert {n: k["bounce_count"] for n, k in found.items()} == {"a": 2, "b": 2}
 
 
 async def test_a_kind_of_which_nothing_but_old_bounces_is_known_is_removed(

@@ -14,6 +14,8 @@ from sql.helpers import call, insert, job, job_in, pair, running, status
 from support import Connection
 from worker.processes import Answer, Pgwake, clean_environment
 
+pytestmark = pytest.mark.timeout(60)  # each command is a process
+
 
 def parsed(answer: Answer) -> Any:
     assert answer.code == 0, answer

@@ -16,6 +16,8 @@ from support import Connect, Connection, wait_for
 from worker.helpers import asleep, embedded, ended, in_status, quick, wakeups
 from worker.processes import Answer, Pgwake, StartProcess
 
+pytestmark = pytest.mark.timeout(60)  # each command is a process
+
 
 def parsed(answer: Answer) -> Any:
     assert answer.code == 0, answer
@@ -429,6 +431,18 @@ async def test_a_worker_shows_itself_while_it_is_there(
     process.send(signal.SIGINT)
     await process.exit_code()
     assert await listed() == []
+
+
+async def test_a_worker_that_may_not_report_itself_works_all_the_same(
+    connection: Connection, database: str
+) -> None:
+    await connection.execute(
+        "drop function pgwake.report_worker; drop function pgwake.forget_worker"
+    )
+    async with embedded(database, quick()) as worker:
+        await asleep(worker)
+        row = await ended(connection, await insert(connection, "quick"))
+    assert row["status"] == "completed"
 
 
 async def test_a_timed_pause_ends_under_a_worker_that_sleeps(

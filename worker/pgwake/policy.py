@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 
 from pgwake.errors import ConfigurationError
 
-_DAY, _YEAR = 86_400.0, 366 * 86_400.0
+_DAY = 86_400.0
+_YEAR = 360 * _DAY  # as PostgreSQL compares intervals
 _RANGES: Mapping[str, tuple[float, float, str]] = {
     "max_attempts": (1, 10_000, ""),
     "timeout": (0.001, _DAY, " seconds"),

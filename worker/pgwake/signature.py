@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, Self
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import SchemaError
 from typing_extensions import TypedDict  # pydantic refuses typing's before 3.12
 
 from pgwake.errors import ConfigurationError, InvalidPayloadError
 from pgwake.job import Job
+from pgwake.jsontext import dumps
+
+# Of a payload's schema as we write it: 64 KiB at most as the database does, which is
+# what it takes.
+_SCHEMA_BYTES = 40_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +27,8 @@ class Signature:
 
     Attributes:
         kind: The kind of job, for messages.
-        schema: The JSON Schema of its payload; None where there is none, since pydantic
-            can't describe a type.
+        schema: The JSON Schema of its payload; None where there is none that is whole
+            and can be stored.
     """
 
     kind: str
@@ -114,9 +121,18 @@ def _adapter(
 
 def _schema(adapter: TypeAdapter[Any]) -> Mapping[str, Any] | None:
     try:
-        return adapter.json_schema()
-    except PydanticUserError:  # a type that JSON has no word for
+        schema = adapter.json_schema(schema_generator=_Generator)
+        is_small = len(dumps(schema).encode()) <= _SCHEMA_BYTES
+    except Exception:  # noqa: BLE001, an annotation's own code; handlers do without it
         return None
+    return schema if is_small else None
+
+
+class _Generator(GenerateJsonSchema):
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        # A choice that is left out would be refused. Defaults are none of its business.
+        if kind == "skipped-choice":
+            raise PydanticInvalidForJsonSchema(detail)
 
 
 def _explain(kind: str, error: ValidationError) -> str:

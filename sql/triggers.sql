@@ -18,8 +18,8 @@ comment on function pgwake.before_insert_jobs is
 revoke all on function pgwake.before_insert_jobs from public;
 
 -- Checks the payloads of kinds that are to be checked, gives jobs of priority 0 their
--- policy's, tallies, wakes and announces. One look tells whether there is such a policy
--- at all (kinds_insert_idx, queues_insert_idx), and whether all jobs are pending in one
+-- policy's (as get_policy says), tallies, wakes and announces. One look tells whether there
+-- is such a policy at all (kinds_insert_idx, queues_insert_idx), and whether all jobs are pending in one
 -- queue, as nearly always.
 create or replace function pgwake.after_insert_jobs()
 returns trigger
@@ -35,7 +35,8 @@ declare
   v_rows int;
   v_other_rows int;
   v_waiting_rows int;
-  v_has_policy boolean;
+  v_has_checks boolean;
+  v_has_priorities boolean;
   v_kind text;
   v_schema jsonb;
   v_id bigint;
@@ -45,15 +46,13 @@ declare
   v_ids bigint[];
 begin
   select min(i.queue), max(i.queue), count(*), count(nullif(i.status, 'pending')),
-    exists (
-      select from pgwake.kinds as k
-      where k.check_payload or k.priority is not null or k.declared_priority is not null
-    )
-    or exists (select from pgwake.queues as q where q.priority is not null)
-  into v_queue, v_last_queue, v_rows, v_other_rows, v_has_policy
+    exists (select from pgwake.kinds as k where k.check_payload),
+    exists (select from pgwake.kinds as k where k.priority is not null or k.declared_priority is not null)
+      or exists (select from pgwake.queues as q where q.priority is not null)
+  into v_queue, v_last_queue, v_rows, v_other_rows, v_has_checks, v_has_priorities
   from inserted as i;
 
-  if v_has_policy and v_rows > 0 then
+  if v_has_checks then
     for v_kind, v_schema in
       select k.name, k.declared_schema || '{}'  -- unpacked once, not for each row
       from (select distinct i.kind from inserted as i) as i
@@ -73,19 +72,16 @@ begin
           hint = v_problem[2];
       end if;
     end loop;
-
+  end if;
+  if v_has_priorities then
     for v_priority, v_ids in
-      select p.priority, array_agg(i.id)
-      from (
-        select i.queue, i.kind, array_agg(i.id) as ids
-        from inserted as i
-        where i.priority = 0 and i.status in ('pending', 'waiting')
-        group by i.queue, i.kind
-      ) as g
-      cross join lateral pgwake.get_policy(g.queue, g.kind) as p
-      cross join lateral unnest(g.ids) as i(id)
-      where p.priority <> 0
-      group by p.priority
+      select coalesce(k.priority, k.declared_priority, q.priority), array_agg(i.id)
+      from inserted as i
+      left join pgwake.kinds as k on k.name = i.kind
+      left join pgwake.queues as q on q.name = i.queue
+      where i.priority = 0 and i.status in ('pending', 'waiting')
+        and coalesce(k.priority, k.declared_priority, q.priority) <> 0
+      group by coalesce(k.priority, k.declared_priority, q.priority)
     loop
       update pgwake.jobs_live as j set priority = v_priority where j.id = any (v_ids);
     end loop;

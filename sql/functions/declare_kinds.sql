@@ -79,7 +79,7 @@ begin
   ) as r(field, type, least, most, is_integer, advice) on r.field = f.key
   cross join lateral (
     select case
-      when jsonb_typeof(f.value) <> r.type then null
+      when jsonb_typeof(f.value) is distinct from r.type then null
       when r.type = 'object' then octet_length(f.value::text)
       else (f.value #>> '{}')::numeric
     end as size
@@ -94,15 +94,15 @@ begin
     perform pgwake.raise_invalid(v_problem, v_advice);
   end if;
 
-  -- A row that is only looked at is not locked: "on conflict" would lock it.
+  -- A row that is only looked at is not locked: "on conflict" would lock it. Rounded, since 1e-9999 is no double.
   with declared as (
     select k.name,
       (k.policy ->> 'max_attempts')::numeric::int as max_attempts,
-      make_interval(secs => (k.policy ->> 'backoff_base')::double precision) as backoff_base,
-      make_interval(secs => (k.policy ->> 'backoff_cap')::double precision) as backoff_cap,
-      (k.policy ->> 'backoff_jitter')::double precision as backoff_jitter,
-      make_interval(secs => (k.policy ->> 'timeout')::double precision) as timeout,
-      make_interval(secs => (k.policy ->> 'lease')::double precision) as lease,
+      make_interval(secs => round((k.policy ->> 'backoff_base')::numeric, 6)::double precision) as backoff_base,
+      make_interval(secs => round((k.policy ->> 'backoff_cap')::numeric, 6)::double precision) as backoff_cap,
+      round((k.policy ->> 'backoff_jitter')::numeric, 6)::double precision as backoff_jitter,
+      make_interval(secs => round((k.policy ->> 'timeout')::numeric, 6)::double precision) as timeout,
+      make_interval(secs => round((k.policy ->> 'lease')::numeric, 6)::double precision) as lease,
       (k.policy ->> 'priority')::numeric::smallint as priority,
       nullif(k.policy -> 'schema', 'null') as schema
     from jsonb_each(declare_kinds.kinds) as k(name, policy)

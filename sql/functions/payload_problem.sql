@@ -82,7 +82,7 @@ begin
     )
   then
     return array[
-      format('%s must be one of %s', v_field, left(btrim((v_schema -> 'enum')::text, '[]'), 200)),
+      format('%s must be one of %s', v_field, left(substring((v_schema -> 'enum')::text from '^.(.*).$'), 200)),
       'No other value is taken.'];
   end if;
 

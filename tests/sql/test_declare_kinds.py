@@ -88,7 +88,7 @@ async def test_what_is_left_out_or_null_is_not_declared_any_more(
     connection: Connection,
 ) -> None:
     await declare(connection, **WHOLE)
-    changes = {"max_attempts": 3, "priority": None, "schema": None}
+    changes: Row = {"max_attempts": 3, "priority": None, "schema": None}
     assert await declare(connection, **changes) == 1
 
     row = await kind(connection)

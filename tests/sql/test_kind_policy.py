@@ -13,6 +13,7 @@ from sql.helpers import (
     insert_many,
     job,
     pair,
+    rows,
     running,
     set_clock,
     set_queue,
@@ -83,9 +84,10 @@ async def test_the_operators_word_comes_before_the_workers_and_that_before_the_q
     assert found == [default, queues, declared, operators]
 
     # And back, each time at once.
-    await set_queue(connection, **{field: None})
+    nothing: Row = {field: None}
+    await set_queue(connection, **nothing)
     assert (await policy(connection))[field] == operators
-    await set_kind(connection, **{field: None})
+    await set_kind(connection, **nothing)
     assert (await policy(connection))[field] == declared
     await declare(connection)
     assert (await policy(connection))[field] == default
@@ -171,9 +173,7 @@ async def test_the_kinds_jitter_says_how_much_of_the_delay_is_drawn(
 
 async def crashed(connection: Connection, job_id: int) -> Row:
     """Claim a job, have its lease run out, and be swept; what is left of it."""
-    (held,) = await claim(connection, 1) or [None]
-    if held is None:
-        (held,) = await connection.fetch("select * from pgwake.claim_next_job()")
+    (held,) = await rows(connection, "claim_next_job", queue="default")
     assert held["id"] == job_id
     await connection.execute(
         "update pgwake.jobs_live set lease_expires_at = pgwake.now() - interval '1 s'"

@@ -45,6 +45,10 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/status_back.sql
 \ir functions/error_fingerprint.sql
 \ir functions/end_job.sql
+\ir functions/type_problem.sql
+\ir functions/payload_problem.sql
+\ir functions/check_payload.sql
+\ir functions/declare_kinds.sql
 \ir functions/enqueue.sql
 \ir functions/claim_cost.sql
 \ir functions/dead_lanes.sql

@@ -17,40 +17,106 @@ comment on function pgwake.before_insert_jobs is
   'Has a job with a concurrency key wait.';
 revoke all on function pgwake.before_insert_jobs from public;
 
+-- Checks the payloads of kinds that are to be checked, gives jobs of priority 0 their
+-- policy's (as get_policy says), tallies, wakes and announces. One look tells whether there
+-- is such a policy at all (kinds_insert_idx, queues_insert_idx), and whether all jobs are pending in one
+-- queue, as nearly always.
 create or replace function pgwake.after_insert_jobs()
 returns trigger
 language plpgsql
 set search_path = ''
+set enable_seqscan = off
+set jit = off
 as $$
 declare
-  v_queue text;
-  v_waiting_rows int;
   v_audience pgwake.audience := pgwake.get_audience();
+  v_queue text;
+  v_last_queue text;
+  v_rows int;
+  v_other_rows int;
+  v_waiting_rows int;
+  v_has_checks boolean;
+  v_has_priorities boolean;
+  v_kind text;
+  v_schema jsonb;
+  v_id bigint;
+  v_payload jsonb;
+  v_problem text[];
+  v_priority smallint;
+  v_ids bigint[];
 begin
-  for v_queue, v_waiting_rows in
-    insert into pgwake.tallies
-      (queue, at, enqueued, live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows,
-       finished_slot)
-    select i.queue, pgwake.now(), count(*),
-      nullif(count(*) filter (where i.finished_at is null), 0),
-      nullif(count(*) filter (where i.status = 'waiting'), 0),
-      nullif(count(*) filter (where i.status = 'running'), 0),
-      nullif(count(*) filter (where i.status = 'failed'), 0),
-      nullif(count(*) filter (where i.status = 'completed'), 0),
-      nullif(count(*) filter (where i.status = 'cancelled'), 0), i.finished_slot
-    from inserted as i
-    group by i.queue, i.finished_slot
-    returning queue, waiting_rows
-  loop
-    if v_waiting_rows > 0 then
-      insert into pgwake.key_looks (queue, at, key)
-      select v_queue, min(i.run_at), i.concurrency_key
+  select min(i.queue), max(i.queue), count(*), count(nullif(i.status, 'pending')),
+    exists (select from pgwake.kinds as k where k.check_payload),
+    exists (select from pgwake.kinds as k where k.priority is not null or k.declared_priority is not null)
+      or exists (select from pgwake.queues as q where q.priority is not null)
+  into v_queue, v_last_queue, v_rows, v_other_rows, v_has_checks, v_has_priorities
+  from inserted as i;
+
+  if v_has_checks then
+    for v_kind, v_schema in
+      select k.name, k.declared_schema || '{}'  -- unpacked once, not for each row
+      from (select distinct i.kind from inserted as i) as i
+      join pgwake.kinds as k on k.name = i.kind
+      where k.check_payload and k.declared_schema is not null
+    loop
+      select i.id, i.payload, p.problem into v_id, v_payload, v_problem
       from inserted as i
-      where i.queue = v_queue and i.status = 'waiting' and i.concurrency_key is not null
-      group by i.concurrency_key;
-    end if;
+      cross join lateral pgwake.payload_problem(v_schema, i.payload, v_schema -> '$defs') as p(problem)
+      where i.kind = v_kind and p.problem is not null
+      limit 1;
+      if found then
+        raise exception using
+          errcode = 'PW003',
+          message = format('payload of kind %s: %s', v_kind, v_problem[1]),
+          detail = format('job %s: %s', v_id, left(v_payload::text, 200)),
+          hint = v_problem[2];
+      end if;
+    end loop;
+  end if;
+  if v_has_priorities then
+    for v_priority, v_ids in
+      select coalesce(k.priority, k.declared_priority, q.priority), array_agg(i.id)
+      from inserted as i
+      left join pgwake.kinds as k on k.name = i.kind
+      left join pgwake.queues as q on q.name = i.queue
+      where i.priority = 0 and i.status in ('pending', 'waiting')
+        and coalesce(k.priority, k.declared_priority, q.priority) <> 0
+      group by coalesce(k.priority, k.declared_priority, q.priority)
+    loop
+      update pgwake.jobs_live as j set priority = v_priority where j.id = any (v_ids);
+    end loop;
+  end if;
+
+  if v_queue = v_last_queue and v_other_rows = 0 then
+    insert into pgwake.tallies (queue, at, enqueued, live_rows)
+    values (v_queue, pgwake.now(), v_rows, v_rows);
     perform pgwake.ring(v_queue);
-  end loop;
+  else
+    for v_queue, v_waiting_rows in
+      insert into pgwake.tallies
+        (queue, at, enqueued, live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows,
+         finished_slot)
+      select i.queue, pgwake.now(), count(*),
+        nullif(count(*) filter (where i.finished_at is null), 0),
+        nullif(count(*) filter (where i.status = 'waiting'), 0),
+        nullif(count(*) filter (where i.status = 'running'), 0),
+        nullif(count(*) filter (where i.status = 'failed'), 0),
+        nullif(count(*) filter (where i.status = 'completed'), 0),
+        nullif(count(*) filter (where i.status = 'cancelled'), 0), i.finished_slot
+      from inserted as i
+      group by i.queue, i.finished_slot
+      returning queue, waiting_rows
+    loop
+      if v_waiting_rows > 0 then
+        insert into pgwake.key_looks (queue, at, key)
+        select v_queue, min(i.run_at), i.concurrency_key
+        from inserted as i
+        where i.queue = v_queue and i.status = 'waiting' and i.concurrency_key is not null
+        group by i.concurrency_key;
+      end if;
+      perform pgwake.ring(v_queue);
+    end loop;
+  end if;
 
   if v_audience.is_watched or cardinality(v_audience.exceptions) > 0 then
     perform pgwake.announce(array_agg(pgwake.status_event(i.id, i.queue, i.kind, null, i.status)))
@@ -62,7 +128,7 @@ end
 $$;
 
 comment on function pgwake.after_insert_jobs is
-  'Tallies, wakes and announces after an INSERT into pgwake.jobs.';
+  'Checks, tallies, wakes and announces after an INSERT into pgwake.jobs.';
 revoke all on function pgwake.after_insert_jobs from public;
 
 -- Tallies what people's own statements on pgwake.jobs take away (-1) or bring (1). The

@@ -5,7 +5,7 @@ create or replace function pgwake.bell_key(queue text)
 returns bigint
 language sql immutable parallel safe
 as $$
-  select pg_catalog.hashtextextended(queue, 1885828972) & ~1::bigint
+  select pg_catalog.hashtextextended(queue, 1885828972) operator(pg_catalog.&) -2::bigint
 $$;
 
 comment on function pgwake.bell_key is 'The advisory lock key of a queue''s bell.';

@@ -9,8 +9,10 @@
 --            concurrency_key; a running one gives up its key and the new job is added beside it
 --   raise    PW005, with the live job's id in the detail
 --
--- Returns the id. Raises PW003 for arguments that can't be meant, PW005, and the
--- table's named checks (23514). Waits for another open transaction that adds the same
+-- priority 0 is by policy: the kind's, else the queue's, else 0.
+--
+-- Returns the id. Raises PW003 for arguments that can't be meant and for a payload that
+-- its kind does not take (check_payload), PW005, and the table's named checks (23514). Waits for another open transaction that adds the same
 -- key. Rides jobs_unique_key_idx.
 create or replace function pgwake.enqueue(
   kind text,
@@ -98,6 +100,8 @@ begin
     elsif v_status = 'running' then
       update pgwake.jobs_live as j set unique_key = null where j.id = v_id;
     else
+      perform pgwake.check_payload(enqueue.kind, enqueue.payload)
+      from pgwake.kinds as k where k.name = enqueue.kind and k.check_payload;
       -- One that waits without a key waits for something else.
       v_new_status := case
         when enqueue.concurrency_key is not null or (v_status = 'waiting' and v_key is null) then 'waiting'
@@ -105,7 +109,11 @@ begin
       end;
       update pgwake.jobs_live as j
       set queue = enqueue.queue, payload = enqueue.payload, metadata = enqueue.metadata,
-        priority = enqueue.priority, run_at = v_run_at, max_attempts = enqueue.max_attempts,
+        priority = case enqueue.priority
+          when 0 then (select p.priority from pgwake.get_policy(enqueue.queue, enqueue.kind) as p)
+          else enqueue.priority
+        end,
+        run_at = v_run_at, max_attempts = enqueue.max_attempts,
         concurrency_key = enqueue.concurrency_key, status = v_new_status
       where j.id = v_id;
       insert into pgwake.tallies (queue, at, live_rows, waiting_rows)

@@ -358,20 +358,23 @@ TYPE_NAMES = st.sampled_from(sorted(TYPES))
 
 
 def keywords(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Schema]:
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "type": TYPE_NAMES | st.lists(TYPE_NAMES, min_size=1, max_size=3),
-            "properties": st.dictionaries(NAMES, parts, max_size=3),
-            "required": st.lists(NAMES, max_size=2, unique=True),
-            "additionalProperties": parts,
-            "items": parts,
-            "enum": st.lists(VALUES, min_size=1, max_size=3),
-            "const": VALUES,
-            "anyOf": st.lists(parts, min_size=1, max_size=3),
-            "allOf": st.lists(parts, min_size=1, max_size=2),
-            "title": st.just("x"),
-        },
+    """Schemas of up to three keywords: more would take hardly anything."""
+    strategies: dict[str, st.SearchStrategy[Any]] = {
+        "type": TYPE_NAMES | st.lists(TYPE_NAMES, min_size=1, max_size=3),
+        "properties": st.dictionaries(NAMES, parts, max_size=3),
+        "required": st.lists(NAMES, max_size=2, unique=True),
+        "additionalProperties": parts,
+        "items": parts,
+        "enum": st.lists(VALUES, min_size=1, max_size=3),
+        "const": VALUES,
+        "anyOf": st.lists(parts, min_size=1, max_size=3),
+        "allOf": st.lists(parts, min_size=1, max_size=2),
+    }
+    chosen = st.lists(
+        st.sampled_from(sorted(strategies)), min_size=1, max_size=3, unique=True
+    )
+    return chosen.flatmap(
+        lambda names: st.fixed_dictionaries({name: strategies[name] for name in names})
     )
 
 
@@ -381,7 +384,12 @@ LEAVES: st.SearchStrategy[Any] = st.one_of(
     st.fixed_dictionaries({"type": TYPE_NAMES}),
     st.fixed_dictionaries({"$ref": st.sampled_from(["#/$defs/A", "#/$defs/B"])}),
 )
-SCHEMAS = st.recursive(LEAVES, keywords, max_leaves=10)
+SCHEMAS = st.recursive(keywords(LEAVES), keywords, max_leaves=8)
+SAMPLES = st.one_of(
+    VALUES,
+    st.lists(VALUES, min_size=1, max_size=3),
+    st.dictionaries(NAMES, VALUES, min_size=1, max_size=4),
+)
 DEFS = st.fixed_dictionaries(
     {"A": keywords(st.fixed_dictionaries({"type": TYPE_NAMES})), "B": st.just({})}
 )
@@ -392,13 +400,13 @@ def test_it_takes_exactly_what_the_specification_takes(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
 
         @settings(
-            max_examples=500,
+            max_examples=250,
             deadline=None,
             database=None,
             derandomize=True,
             suppress_health_check=list(HealthCheck),
         )
-        @given(SCHEMAS, DEFS, st.lists(VALUES, min_size=5, max_size=5))
+        @given(SCHEMAS, DEFS, st.lists(SAMPLES, min_size=6, max_size=6))
         def check(schema: Any, defs: Schema, values: list[Any]) -> None:
             found = connection.execute(
                 "select pgwake.payload_problem(%s, v, %s)"

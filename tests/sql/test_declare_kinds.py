@@ -204,6 +204,27 @@ async def test_two_workers_that_start_at_once_do_not_deadlock(
         assert await attempts(connection, "f") == 2
 
 
+async def test_kinds_are_written_in_order_of_their_names(
+    connect: Connect, connection: Connection
+) -> None:
+    # As JSON they come by length: b before aa.
+    other, observer = await connect(), await connect()
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute("insert into pgwake.kinds (name) values ('b')")
+    task = asyncio.create_task(
+        call(other, "declare_kinds", kinds={"cc": {}, "b": {}, "aa": {}})
+    )
+    await waits(other, task, observer)
+
+    await observer.execute("set lock_timeout = '100 ms'")
+    await observer.execute("insert into pgwake.kinds (name) values ('cc')")
+    with refused("55P03"):  # it has been written, and is not committed
+        await observer.execute("insert into pgwake.kinds (name) values ('aa')")
+    await transaction.commit()
+    assert await task == 3
+
+
 async def test_an_older_worker_that_waited_for_a_newer_one_changes_nothing(
     connect: Connect, connection: Connection
 ) -> None:

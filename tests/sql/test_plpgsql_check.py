@@ -9,6 +9,8 @@ join pg_language as l on l.oid = p.prolang and l.lanname = 'plpgsql'
 cross join lateral plpgsql_check_function_tb(
   p.oid,
   case p.proname
+    when 'before_insert_jobs' then 'pgwake.jobs'::regclass
+    when 'after_change_limits' then 'pgwake.concurrency_limits'::regclass
     when 'after_insert_jobs' then 'pgwake.jobs'::regclass
     when 'after_change_jobs' then 'pgwake.jobs'::regclass
     when 'after_truncate_jobs' then 'pgwake.jobs_live'::regclass

@@ -18,9 +18,9 @@ comment on function pgwake.before_insert_jobs is
 revoke all on function pgwake.before_insert_jobs from public;
 
 -- Checks the payloads of kinds that are to be checked, gives jobs of priority 0 their
--- policy's (as get_policy says), tallies, wakes and announces. One look tells whether there
--- is such a policy at all (kinds_insert_idx, queues_insert_idx), and whether all jobs are pending in one
--- queue, as nearly always.
+-- policy's (as get_policy says), tallies, wakes and announces. One look tells whether
+-- there is such a policy at all (kinds_insert_idx, queues_insert_idx), and whether all
+-- jobs are pending in one queue, as nearly always.
 create or replace function pgwake.after_insert_jobs()
 returns trigger
 language plpgsql
@@ -39,8 +39,7 @@ declare
   v_has_priorities boolean;
   v_kind text;
   v_schema jsonb;
-  v_id bigint;
-  v_payload jsonb;
+  v_place bigint;
   v_problem text[];
   v_priority smallint;
   v_ids bigint[];
@@ -59,8 +58,8 @@ begin
       join pgwake.kinds as k on k.name = i.kind
       where k.check_payload and k.declared_schema is not null
     loop
-      select i.id, i.payload, p.problem into v_id, v_payload, v_problem
-      from inserted as i
+      select i.place, p.problem into v_place, v_problem
+      from (select n.kind, n.payload, row_number() over () as place from inserted as n) as i
       cross join lateral pgwake.payload_problem(v_schema, i.payload, v_schema -> '$defs') as p(problem)
       where i.kind = v_kind and p.problem is not null
       limit 1;
@@ -68,7 +67,7 @@ begin
         raise exception using
           errcode = 'PW003',
           message = format('payload of kind %s: %s', v_kind, v_problem[1]),
-          detail = format('job %s: %s', v_id, left(v_payload::text, 200)),
+          detail = format('row %s of %s', v_place, v_rows),
           hint = v_problem[2];
       end if;
     end loop;

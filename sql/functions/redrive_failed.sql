@@ -81,6 +81,8 @@ begin
           format('the payload of job %s with the patch has more than 1 MiB', v_job.id),
           'Use a smaller patch; nothing has been retried.');
       end if;
+      perform pgwake.check_payload(k.name, v_payload)
+      from pgwake.kinds as k where k.name = v_job.kind and k.check_payload;
       v_payloads := v_payloads || v_payload;
     end loop;
   end if;

@@ -4,17 +4,18 @@
 --   snooze        put off by its handler
 --   shutdown      begun, and cut short by the end of its worker's grace; due again as it
 --                 was. Counts a bounce, and from the 20th on the attempt counts after all
---   unknown_kind  nobody here handles it: counts a bounce, by its kind too, and is due later, 1 second
---                 doubling up to 5 minutes
+--   unknown_kind  nobody here handles it: counts a bounce, by its kind too, and is due
+--                 later, 1 second doubling up to 5 minutes
 --
 -- delays: how long from now until each is due, 0 to 10 years; null: as the reason says.
 -- A job with a concurrency key that is not due at once waits for its turn again, unless
 -- its queue keeps the order.
 --
 -- Returns an outcome each, in the order given: released, cancel_requested (it had been
--- asked for, so the job is cancelled instead; answered the same when it is repeated after
--- a lost answer), lease_lost or no_such_job. Never raises for one job; PW003 for arrays that don't pair up and for an unknown reason. Locks in
--- id order; rides jobs_live_pkey.
+-- asked for, so the job is cancelled instead; answered the same when it is repeated
+-- after a lost answer), lease_lost or no_such_job. Never raises for one job; PW003 for
+-- arrays that don't pair up and for an unknown reason. Locks in id order; rides
+-- jobs_live_pkey.
 create or replace function pgwake.release_jobs(
   job_ids bigint[], lease_ids uuid[], reason text default 'unstarted', delays interval[] default null
 )

@@ -148,9 +148,9 @@ async def test_a_failed_attempt_names_the_worker_and_where_it_was(
 
     (error,) = row["errors"]
     assert error["worker"] == worker.name
-    assert error["message"].startswith("ValueError: out of paper\n")
-    assert "test_payloads.py" in error["message"]
-    assert "/pgwake/" not in error["message"]
+    assert error["message"] == "ValueError: out of paper"
+    assert "test_payloads.py" in error["traceback"]
+    assert "/pgwake/" not in error["traceback"]
     assert reasons(row) == ["failed"]
 
 

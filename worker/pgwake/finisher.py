@@ -212,8 +212,9 @@ class Finisher:
         if outcome == "cancel_requested":
             outcome = "cancelled"
         self._metrics.ended(job, outcome, seconds)
-        message = what.message if isinstance(what, queue.Failure) else ""
-        self._job_log.ended(job, outcome, seconds, message)
+        self._job_log.ended(
+            job, outcome, seconds, what if isinstance(what, queue.Failure) else None
+        )
 
 
 async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:

@@ -7,6 +7,7 @@ from time import monotonic
 import structlog
 
 from pgwake.job import Job
+from pgwake.queue import Failure
 
 log = structlog.get_logger()
 
@@ -24,7 +25,9 @@ class JobLog:
         self._written = 0
         self._left_out = 0
 
-    def ended(self, job: Job, outcome: str, seconds: float, message: str) -> None:
+    def ended(
+        self, job: Job, outcome: str, seconds: float, failure: Failure | None
+    ) -> None:
         """Log how an attempt ended."""
         if outcome == "completed":
             if not self._admit():
@@ -32,14 +35,10 @@ class JobLog:
             log.info("job completed", **self._fields(job, seconds))
         elif outcome == "retry":
             log.warning(
-                "attempt failed, will retry",
-                **self._fields(job, seconds),
-                error=message,
+                "attempt failed, will retry", **self._fields(job, seconds, failure)
             )
         elif outcome == "failed":
-            log.error(
-                "job failed for good", **self._fields(job, seconds), error=message
-            )
+            log.error("job failed for good", **self._fields(job, seconds, failure))
         elif outcome == "cancelled":
             log.info("job cancelled", **self._fields(job, seconds))
         else:
@@ -55,8 +54,10 @@ class JobLog:
         write = log.warning if reason == "unknown_kind" else log.info
         write("job released", **fields, reason=reason)
 
-    def _fields(self, job: Job, seconds: float) -> dict[str, object]:
-        return {
+    def _fields(
+        self, job: Job, seconds: float, failure: Failure | None = None
+    ) -> dict[str, object]:
+        fields: dict[str, object] = {
             "job": job.id,
             "kind": job.kind,
             "queue": job.queue,
@@ -64,6 +65,11 @@ class JobLog:
             "queue_ms": round(job.queue_seconds * 1000, 1),
             "execution_ms": round(seconds * 1000, 1),
         }
+        if failure is not None:
+            fields["error"] = failure.message
+            if failure.traceback is not None:
+                fields["traceback"] = failure.traceback
+        return fields
 
     def _admit(self) -> bool:
         second = int(monotonic())

@@ -17,6 +17,12 @@ export FAKETIME_DONT_FAKE_MONOTONIC=1
 exec faketime -f {offset} {python} "$@"
 """
 
+# The same, by what a file says at each look.
+JUMPING_CLOCK = """#!/bin/sh
+export FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_NO_CACHE=1
+exec faketime -f +0 env -u FAKETIME FAKETIME_TIMESTAMP_FILE={file} {python} "$@"
+"""
+
 
 @pytest.fixture
 def offset(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
@@ -70,3 +76,35 @@ async def test_a_wrong_clock_moves_no_lease_and_no_due_time(
     assert all(0 <= line["execution_ms"] < 60_000 for line in lines)
     # It was wrong indeed: the log's own times show it.
     assert wrong.lines[0]["timestamp"][:16] != right.lines[0]["timestamp"][:16]
+
+
+async def test_a_clock_that_jumps_stops_nothing_and_ends_nothing(
+    connection: Connection,
+    start_worker: StartProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, program = tmp_path / "clock", tmp_path / "python"
+    clock.write_text("+0")
+    program.write_text(JUMPING_CLOCK.format(file=clock, python=sys.executable))
+    program.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", str(program))
+        worker = await start_worker("--queue", "default:9", lease=2, poll_interval=3600)
+
+    for jump in ("+1d", "-1d", "+0"):
+        # Jobs that run over the jump, longer than their lease, and one that sleeps.
+        await connection.execute(
+            "insert into pgwake.jobs (kind, payload, run_at)"
+            " select 'nap', '{\"seconds\": 3}', now() + n * interval '1 second'"
+            " from generate_series(0, 1) as n"
+        )
+        clock.write_text(jump)
+        await all_ended(connection)
+
+    jobs = await connection.fetch("select * from pgwake.jobs")
+    assert {(job["status"], job["attempt"], job["errors"]) for job in jobs} == {
+        ("completed", 1, None)
+    }
+    days = {line["timestamp"][:10] for line in worker.log("job completed")}
+    assert len(days) == 3  # it did jump

@@ -198,7 +198,7 @@ async def test_the_jobs_that_have_no_line_are_counted_once() -> None:
         log = JobLog(per_second=2)
         job: Job = Claimed()  # type: ignore[assignment]
         for _ in range(10):
-            log.ended(job, "completed", 0.0, "")
+            log.ended(job, "completed", 0.0, None)
         log.summarise()
         log.summarise()
 

@@ -373,7 +373,8 @@ async def test_bounces_are_told_of_the_job_and_of_its_kind(
     text = await explain(connection, held["id"])
     assert "It was given back unfinished once: by workers that don't know" in text
 
-    await call(connection, "note_bounces", kinds=["noop", "noop"])
+    other = await running(connection)
+    await call(connection, "release_jobs", **pairs(other), reason="unknown_kind")
     text = await explain(connection, held["id"])
     assert (
         'don\'t know kind "noop" have given back 2 of its jobs, the last at 2' in text

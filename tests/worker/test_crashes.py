@@ -176,3 +176,22 @@ async def test_a_crash_loop_of_the_process_itself_is_slowed_down(
 
 def test_worker_names_are_never_used_twice() -> None:
     assert len({new_worker_name() for _ in range(1000)}) == 1000
+
+
+@pytest.mark.timeout(90)
+async def test_a_key_whose_job_kills_its_process_goes_on_with_the_next(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    await start_worker("--queue", "default:5", poll_interval=3600)
+    poison = await insert(connection, "die", concurrency_key="k")
+    others = [
+        await insert(connection, "nap", payload={"seconds": 0}, concurrency_key="k")
+        for _ in range(5)
+    ]
+    row = await ended(connection, poison, within=60)
+    await all_ended(connection)
+
+    assert (row["status"], row["crash_count"]) == ("failed", 5)
+    for job_id in others:
+        row = await ended(connection, job_id)
+        assert (row["status"], row["attempt"]) == ("completed", 1)

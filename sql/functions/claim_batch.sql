@@ -66,9 +66,9 @@ declare
   v_again_at timestamptz;
   v_worker text := coalesce(
     claim_batch.worker, format('%s:%s', current_setting('application_name'), pg_backend_pid()));
-  v_lease_id uuid := gen_random_uuid();
+  v_lease_id uuid;
   v_ids bigint[] := '{}';
-  v_audience pgwake.audience := pgwake.get_audience();
+  v_audience pgwake.audience;
   v_events text[];
 
   -- The cursor: places is an object, lane -> [run_at, id] to start behind, perhaps with
@@ -176,7 +176,7 @@ begin
 
   if v_policy.look_at <= v_now and not claim_batch.suspects then
     v_policy.look_at := pgwake.open_keys(
-      claim_batch.queue, v_count, v_policy.key_limit, v_now, v_keys_from, v_audience);
+      claim_batch.queue, v_count, v_policy.key_limit, v_now, v_keys_from, pgwake.get_audience());
     v_now := greatest(v_now, clock_timestamp() + (pgwake.now() - now()));
     claimed_at := v_now;
   end if;
@@ -289,6 +289,8 @@ begin
   v_spent := clock_timestamp() - v_began_at;
 
   if cardinality(v_ids) > 0 then
+    v_lease_id := gen_random_uuid();
+    v_audience := pgwake.get_audience();
     with claimed as (
       update pgwake.jobs_live as j
       set status = 'running', attempt = least(j.attempt, 2147483646) + 1, lease_id = v_lease_id,
@@ -314,7 +316,9 @@ begin
     from claimed as c;
     insert into pgwake.tallies (queue, at, running_rows)
     values (claim_batch.queue, v_now, cardinality(jobs));
-    perform pgwake.announce(v_events);
+    if v_events is not null then
+      perform pgwake.announce(v_events);
+    end if;
     if v_tokens is not null then
       insert into pgwake.rate_buckets (queue, tokens, filled_at)
       values (claim_batch.queue, v_tokens - cardinality(jobs), v_now)

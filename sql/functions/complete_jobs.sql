@@ -87,7 +87,9 @@ begin
       select q.name from pgwake.queues as q where q.max_running is not null)))
   into v_done, v_queues, v_keys, v_events, v_limited
   from kept as k;
-  perform pgwake.announce(v_events);
+  if v_events is not null then
+    perform pgwake.announce(v_events);
+  end if;
   if v_limited is not null then
     perform pgwake.ring(l.queue) from (select distinct l.queue from unnest(v_limited) as l(queue)) as l;
   end if;

@@ -27,6 +27,7 @@ from . import (
     growth,
     inserts,
     limits,
+    parts,
     report,
     snapshot,
     stats,
@@ -39,7 +40,7 @@ MODULES: dict[str, ModuleType] = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(enqueue, drain, wakeup, steady, snapshot),
-        *(inserts, delayed, claims, stats, limits),
+        *(inserts, delayed, claims, stats, limits, parts),
     )
 }
 if growth.IS_THERE:

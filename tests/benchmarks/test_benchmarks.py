@@ -21,6 +21,7 @@ SMALL = {
     "delayed": "--jobs 3 --repeats 1",
     "claims": "--processes 2 --seconds 1",
     "stats": "--most 10000 --calls 2",
+    "parts": "--rounds 20 --repeats 1 --only one",
     "limits": "--jobs 300 --repeats 1 --only keys",
 }
 SHOWN = {
@@ -33,6 +34,7 @@ SHOWN = {
     "delayed": (1, {"p50_ms", "p95_ms", "max_ms"}),
     "claims": (1, {"claims_per_job"}),
     "stats": (2, {"median_ms", "buffers", "pending_count"}),
+    "parts": (3, {"insert_us", "claim_us", "complete_us", "empty_claim_us"}),
     "limits": (2, {"jobs_per_second", "server_us"}),
 }
 

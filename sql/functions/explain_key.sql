@@ -27,7 +27,12 @@ begin
   v_holders := array(
     select j.id
     from pgwake.jobs_live as j
-    where j.queue = job.queue and j.concurrency_key = job.concurrency_key and j.status in ('pending', 'running')
+    where j.queue = job.queue and j.concurrency_key = job.concurrency_key and j.status = 'running'
+    union all
+    -- Each by itself: before 17 the server may take two at once for a filter.
+    select j.id
+    from pgwake.jobs_live as j
+    where j.queue = job.queue and j.concurrency_key = job.concurrency_key and j.status = 'pending'
     limit 10001);
   if cardinality(v_holders) >= v_limit then
     return array[format(

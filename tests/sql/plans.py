@@ -1,5 +1,6 @@
 """What a function's statements read: plans and buffers, as PostgreSQL tells them."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,22 @@ set auto_explain.log_nested_statements = on;
 set auto_explain.log_format = json;
 set client_min_messages = log;
 """
+STATISTICS = {
+    "fresh": "",
+    "of an empty table": "reltuples = 0, relpages = 0",
+    "deleted": "reltuples = -1, relpages = 0",
+    "of a full table": "reltuples = 1e9, relpages = 1000",
+}
+JOINS = ["", "nestloop", "hashjoin", "mergejoin"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call, the indexes it may ride, and how many buffers it may touch."""
+
+    call: str
+    indexes: set[str]
+    bound: int
 
 
 async def buffers(connection: Connection, function: str, **arguments: Any) -> int:
@@ -97,3 +114,38 @@ class Explained:
         # By the simple protocol: the other leaves the outermost open, and untold.
         await self.connection.execute(statement)
         return list(self._statements)
+
+
+async def check_case(explained: Explained, case: Case) -> None:
+    """Hold a call to its indexes and its bound, whatever the planner knows."""
+    connection = explained.connection
+    for statistics, off in itertools.product(STATISTICS, JOINS):
+        transaction = connection.transaction()
+        await transaction.start()
+        await _set_statistics(connection, STATISTICS[statistics])
+        if off:
+            await connection.execute(f"set local enable_{off} = off")
+        await connection.execute("discard plans")
+        await connection.execute("savepoint before")
+        await connection.fetch(f"select {case.call}")  # reads catalogs too
+        await connection.execute("rollback to before")
+        statements = await explained.run(f"select {case.call}")
+        await transaction.rollback()
+
+        what = (statistics, off)
+        used = {index for s in statements for _, index in s.scans()}
+        assert used <= case.indexes, (what, [s.text for s in statements])
+        touched = statements[-1].buffers
+        assert touched <= case.bound, (what, [(s.buffers, s.text) for s in statements])
+
+
+async def _set_statistics(connection: Connection, state: str) -> None:
+    if state:
+        await connection.execute(f"""
+            delete from pg_statistic where starelid = 'pgwake.jobs_live'::regclass
+              or starelid = 'pgwake.jobs_claim_idx'::regclass;
+            update pg_class set {state}
+            where oid = 'pgwake.jobs_live'::regclass or oid in (
+              select indexrelid from pg_index
+              where indrelid = 'pgwake.jobs_live'::regclass);
+        """)

@@ -6,25 +6,16 @@ are the same on any machine.
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 
 import asyncpg
 import psycopg
 import pytest
 
 from pgwake.embedded import EmbeddedServer
-from sql.plans import Explained
-from support import Connection, database_url
+from sql.plans import Case, Explained, check_case
+from support import database_url
 
 pytestmark = pytest.mark.timeout(120)
-
-STATISTICS = {
-    "fresh": "",
-    "of an empty table": "reltuples = 0, relpages = 0",
-    "deleted": "reltuples = -1, relpages = 0",
-    "of a full table": "reltuples = 1e9, relpages = 1000",
-}
-JOINS = ["", "nestloop", "hashjoin", "mergejoin"]
 
 # 20 queues of 5 priorities; "later" has a few due ones behind what is scheduled at the
 # same and at a higher priority, "future" none; "few" has ten jobs.
@@ -52,15 +43,6 @@ WEAR = """
 select cardinality(pgwake.complete_jobs(array_agg(j.id), array_agg(j.lease_id)))
 from pgwake.claim_jobs('{queue}', 10000, 'w0') as j
 """
-
-
-@dataclass(frozen=True)
-class Case:
-    """A call, the indexes it may ride, and how many buffers it may touch."""
-
-    call: str
-    indexes: set[str]
-    bound: int
 
 
 LIVE, CLAIM, LEASE = "jobs_live_pkey", "jobs_claim_idx", "jobs_lease_idx"
@@ -227,36 +209,5 @@ where status = 'running' and claimed_by = 'w1' limit 100;
 async def test_a_hot_statement_rides_its_index_within_its_bound(
     explained: Explained, case: str
 ) -> None:
-    call, indexes, bound = CASES[case].call, CASES[case].indexes, CASES[case].bound
-    connection = explained.connection
-    await connection.execute(PREPARE)
-    for statistics, off in itertools.product(STATISTICS, JOINS):
-        transaction = connection.transaction()
-        await transaction.start()
-        await set_statistics(connection, STATISTICS[statistics])
-        if off:
-            await connection.execute(f"set local enable_{off} = off")
-        await connection.execute("discard plans")
-        await connection.execute("savepoint before")
-        await connection.fetch(f"select {call}")  # reads catalogs too
-        await connection.execute("rollback to before")
-        statements = await explained.run(f"select {call}")
-        await transaction.rollback()
-
-        what = (statistics, off)
-        used = {index for s in statements for _, index in s.scans()}
-        assert used <= indexes, (what, [s.text for s in statements])
-        touched = statements[-1].buffers
-        assert touched <= bound, (what, [(s.buffers, s.text) for s in statements])
-
-
-async def set_statistics(connection: Connection, state: str) -> None:
-    if state:
-        await connection.execute(f"""
-            delete from pg_statistic where starelid = 'pgwake.jobs_live'::regclass
-              or starelid = 'pgwake.jobs_claim_idx'::regclass;
-            update pg_class set {state}
-            where oid = 'pgwake.jobs_live'::regclass or oid in (
-              select indexrelid from pg_index
-              where indrelid = 'pgwake.jobs_live'::regclass);
-        """)
+    await explained.connection.execute(PREPARE)
+    await check_case(explained, CASES[case])

@@ -42,6 +42,9 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/get_policy.sql
 \ir functions/free_keys.sql
 \ir functions/free_all_keys.sql
+\ir functions/note_children.sql
+\ir functions/free_children.sql
+\ir functions/send_webhooks.sql
 \ir functions/status_back.sql
 \ir functions/error_fingerprint.sql
 \ir functions/end_job.sql

@@ -10,7 +10,8 @@
 --          pgwake.queues          policy, one optional row a queue; without a row the defaults hold
 --          pgwake.kinds           policy, one optional row a kind: declared by workers, overridden by operators
 --          pgwake.concurrency_limits  of single concurrency keys
---            key_looks            when to look whether a key has room
+--          pgwake.dependencies    which live jobs others wait for
+--          pgwake.looks           when to look whether a job that waits can be let in
 --          pgwake.rate_buckets    what is left of each queue's rate
 --          pgwake.workers         who works, for people to look at
 --          pgwake.tallies         what happened when, and what rows came and went by it, appended by every statement
@@ -25,7 +26,8 @@
 --          running -> failed      attempts used up, told not to retry, or crashed too often
 --          waiting, pending, running -> cancelled
 --          failed, cancelled -> pending     retry_job
---          (insert) -> waiting    it has a concurrency_key; waiting -> pending: the key has room, and the job is due
+--          (insert) -> waiting    it has a concurrency_key, or parents (depends_on); waiting -> pending: its parents have
+--                                 ended, the key has room, and the job is due
 --          running -> waiting     as running -> pending, of a job with a key that is not due at once
 --          failed, cancelled -> waiting     retry_job, of a job with a key
 --
@@ -95,6 +97,7 @@ create table if not exists pgwake.queues (
   keep_order           boolean not null default false, -- a job to be retried keeps its key from the next
   retention_completed  interval,                       -- default 7 days, of cancelled ones too
   retention_failed     interval,                       -- default 90 days
+  webhook              text,                           -- a URL that hears how its jobs ended
   wakeups              text not null default 'asleep', -- NOTIFY while somebody has the queue's bell, or always
   status_events        text not null default 'watched',
 
@@ -124,6 +127,7 @@ create table if not exists pgwake.queues (
     check (retention_completed between interval '0' and interval '10 years'),
   constraint queues_retention_failed_is_at_most_10_years
     check (retention_failed between interval '0' and interval '10 years'),
+  constraint queues_webhook_is_an_http_url check (webhook ~ '^https?://[^\s/]' and octet_length(webhook) <= 2048),
   constraint queues_wakeups_is_known check (wakeups in ('asleep', 'always')),
   constraint queues_status_events_is_known check (status_events in ('watched', 'always', 'never'))
 );
@@ -189,16 +193,31 @@ create table if not exists pgwake.concurrency_limits (
   constraint concurrency_limits_max_running_is_0_to_10000 check (max_running between 0 and 10000)
 );
 
--- When to look whether a concurrency key has room for a job that waits: one row for each statement that brings such
--- jobs, ends or puts off one that held the key, or raises its limit. Whoever looks deletes it.
-create table if not exists pgwake.key_looks (
-  queue  text collate "C" not null,
-  at     timestamptz not null,
-  key    text collate "C" not null
+-- When to look whether a job that waits can be let in: for a concurrency key that may have room (one row for each
+-- statement that brings such jobs, ends or puts off one that held the key, or raises its limit), or for a child, a job
+-- whose parents may have ended (one row when it comes, and one for each parent that ends). Whoever looks deletes it.
+create table if not exists pgwake.looks (
+  queue          text collate "C" not null,
+  at             timestamptz not null,
+  key            text collate "C",
+  child_id       bigint,
+  failed_parent  bigint,            -- one that ended as failed or cancelled
+  is_new         boolean,           -- the child has just come: its parents are not known to be live
+
+  constraint looks_have_a_key_or_a_child check (num_nonnulls(key, child_id) = 1)
 ) with (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
   autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0
 );
+
+-- Which job waits for which: a row for each parent that has not ended, as far as is known. Whoever ends a job that
+-- has_children deletes its rows, and has the children looked at; see free_children and open_children.
+create table if not exists pgwake.dependencies (
+  parent_id  bigint not null,
+  child_id   bigint not null,
+
+  constraint dependencies_pkey primary key (parent_id, child_id)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- The token bucket of each queue with a rate_limit.
 create table if not exists pgwake.rate_buckets (
@@ -389,6 +408,15 @@ begin
     constraint jobs_metadata_is_at_most_64_kib check (octet_length(value::text) <= 65536);
   create domain pgwake.job_result as jsonb
     constraint jobs_result_is_at_most_1_mib check (octet_length(value::text) <= 1048576);
+  create domain pgwake.job_progress as jsonb
+    constraint jobs_progress_is_at_most_4_kib check (octet_length(value::text) <= 4096);
+  create domain pgwake.job_depends_on as bigint[]
+    constraint jobs_depends_on_has_1_to_10000_ids
+      check (cardinality(value) between 1 and 10000 and array_ndims(value) = 1);
+  create domain pgwake.job_on_parent_failure as text collate "C"
+    constraint jobs_on_parent_failure_is_known check (value in ('cancel', 'run'));
+  create domain pgwake.job_webhook as text collate "C"
+    constraint jobs_webhook_is_an_http_url check (value ~ '^https?://[^\s/]' and octet_length(value) <= 2048);
 end
 $domains$;
 
@@ -412,20 +440,30 @@ create table if not exists pgwake.jobs (
   crash_count          pgwake.job_crash_count not null default 0,
   bounce_count         pgwake.job_bounce_count not null default 0,   -- given back without having failed
   finished_slot        smallint,
+  has_children         boolean,                               -- a job waits for its end; see pgwake.dependencies
+  has_parents_left     boolean,                               -- it waits for the ends of others
   cancel_requested_at  timestamptz,
   unique_key           pgwake.job_unique_key,
   concurrency_key      pgwake.job_concurrency_key,
   fingerprint          text collate "C",                      -- of the last error of a dead letter
+  on_parent_failure    pgwake.job_on_parent_failure,          -- default cancel
+  webhook              pgwake.job_webhook,                    -- a URL that hears how it ended
+  depends_on           pgwake.job_depends_on,                 -- its parents' ids
   payload              pgwake.job_payload not null default '{}',
   metadata             pgwake.job_metadata,
+  progress             pgwake.job_progress,
   result               pgwake.job_result,
   errors               jsonb,                                 -- the last 20: attempt, at, worker, reason, message
 
   constraint jobs_lease_matches_status check (
     case
       when status = 'running' then num_nulls(lease_id, lease_expires_at, claimed_by, started_at) = 0
-      when status in ('waiting', 'pending') then
+        and has_parents_left is null
+      when status = 'pending' then
+        num_nonnulls(lease_id, lease_expires_at, claimed_by, started_at, cancel_requested_at, has_parents_left) = 0
+      when status = 'waiting' then
         num_nonnulls(lease_id, lease_expires_at, claimed_by, started_at, cancel_requested_at) = 0
+        and num_nonnulls(has_parents_left, concurrency_key) > 0
       else lease_expires_at is null
     end
   ),
@@ -479,6 +517,44 @@ begin
 end
 $leaves$;
 
+-- What is enqueued again and again: see schedule() and fire_schedule().
+create table if not exists pgwake.schedules (
+  name             text collate "C" not null,
+  cron             text,                               -- five fields, or @hourly and its like
+  every            interval,                           -- one of the two
+  timezone         text not null default 'UTC',        -- in which cron's times are
+  kind             text collate "C" not null,
+  payload          pgwake.job_payload not null default '{}',
+  queue            text collate "C" not null default 'default',
+  priority         pgwake.job_priority not null default 0,
+  max_attempts     pgwake.job_max_attempts,
+  metadata         pgwake.job_metadata,
+  concurrency_key  pgwake.job_concurrency_key,
+  may_overlap      boolean not null default true,      -- false: a tick is left out while the last job is live
+  misfire          text not null default 'once',       -- of ticks that were missed: skip, once, all
+  misfire_limit    int not null default 100,           -- of all: the newest so many
+  is_paused        boolean not null default false,
+  next_at          timestamptz,                        -- the next tick; null: a worker is to say
+  last_at          timestamptz,                        -- the last tick that was fired, or left out
+  last_job_id      bigint,
+  problem          text,                               -- why no worker can say the next tick
+  created_at       timestamptz not null default pgwake.now(),
+  updated_at       timestamptz not null default pgwake.now(),
+
+  constraint schedules_pkey primary key (name),
+  constraint schedules_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),
+  constraint schedules_kind_is_1_to_128_bytes check (octet_length(kind) between 1 and 128),
+  constraint schedules_queue_is_1_to_128_bytes check (octet_length(queue) between 1 and 128),
+  constraint schedules_have_cron_or_every check (num_nonnulls(cron, every) = 1),
+  constraint schedules_cron_is_at_most_256_bytes check (octet_length(cron) between 1 and 256),
+  constraint schedules_every_is_1_second_to_366_days
+    check (every between interval '1 second' and interval '366 days'),
+  constraint schedules_timezone_is_at_most_128_bytes check (octet_length(timezone) between 1 and 128),
+  constraint schedules_misfire_is_known check (misfire in ('skip', 'once', 'all')),
+  constraint schedules_misfire_limit_is_1_to_10000 check (misfire_limit between 1 and 10000),
+  constraint schedules_next_is_after_last check (next_at > last_at)
+);
+
 -- Inside a block, since "create index if not exists" would lock out writers even where the index exists.
 do $indexes$
 begin
@@ -502,9 +578,11 @@ begin
 
   -- Of each concurrency key, the jobs that take its room up, and those that wait in the order they are let in.
   create index jobs_key_idx on pgwake.jobs_live (queue, concurrency_key, status, priority desc, run_at, id)
-    where concurrency_key is not null;
+    where concurrency_key is not null and has_parents_left is null;
 
-  create index key_looks_due_idx on pgwake.key_looks (queue, at);
+  create index dependencies_child_idx on pgwake.dependencies (child_id);
+
+  create index looks_due_idx on pgwake.looks (queue, at);
 
   -- What claims have to know of kinds, and what inserts do.
   create index kinds_claim_idx on pgwake.kinds (name)
@@ -518,6 +596,9 @@ begin
 
   create index queues_max_running_idx on pgwake.queues (name)
     where max_running is not null;
+
+  create index queues_webhook_idx on pgwake.queues (name)
+    where webhook is not null;
 
   create index queues_status_events_idx on pgwake.queues (status_events, name)
     where status_events <> 'watched';
@@ -561,7 +642,9 @@ comment on table pgwake.jobs is 'Every job, for as long as it is kept. Producers
 comment on table pgwake.queues is 'Policy, one optional row a queue; read when it is needed, so a change holds at once.';
 comment on table pgwake.kinds is 'Policy, one optional row a kind: what workers declare, and what operators set before it.';
 comment on table pgwake.concurrency_limits is 'How many jobs of one concurrency key run at once.';
-comment on table pgwake.key_looks is 'When to look whether a concurrency key has room.';
+comment on table pgwake.looks is 'When to look whether a job that waits can be let in.';
+comment on table pgwake.dependencies is 'Which live jobs others wait for.';
+comment on table pgwake.schedules is 'What is enqueued again and again; see schedule().';
 comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
 comment on table pgwake.workers is 'Who works, for people to look at; nothing rests on it.';
 comment on table pgwake.tallies is 'What happened, a row a statement: behind get_queue_stats; see maintain(''fold'').';

@@ -1,7 +1,8 @@
 -- What happens by itself. Statement-level: one call an INSERT or COPY, however many
 -- rows.
 
--- A job with a concurrency key waits until the key has room for it.
+-- A job with parents waits until they have ended, one with a concurrency key until the
+-- key has room for it.
 create or replace function pgwake.before_insert_jobs()
 returns trigger
 language plpgsql
@@ -9,12 +10,15 @@ set search_path = ''
 as $$
 begin
   new.status := 'waiting';
+  if new.depends_on is not null then
+    new.has_parents_left := true;
+  end if;
   return new;
 end
 $$;
 
 comment on function pgwake.before_insert_jobs is
-  'Has a job with a concurrency key wait.';
+  'Has a job with parents or a concurrency key wait.';
 revoke all on function pgwake.before_insert_jobs from public;
 
 -- Checks the payloads of kinds that are to be checked, gives jobs of priority 0 their
@@ -107,14 +111,20 @@ begin
       returning queue, waiting_rows
     loop
       if v_waiting_rows > 0 then
-        insert into pgwake.key_looks (queue, at, key)
+        insert into pgwake.looks (queue, at, key)
         select v_queue, min(i.run_at), i.concurrency_key
         from inserted as i
         where i.queue = v_queue and i.status = 'waiting' and i.concurrency_key is not null
+          and i.has_parents_left is null
         group by i.concurrency_key;
       end if;
       perform pgwake.ring(v_queue);
     end loop;
+    select array_agg(i.id) into v_ids from inserted as i
+    where i.has_parents_left and i.depends_on is not null;
+    if v_ids is not null then
+      perform pgwake.note_children(v_ids);
+    end if;
   end if;
 
   if v_audience.is_watched or cardinality(v_audience.exceptions) > 0 then
@@ -257,7 +267,7 @@ begin
 
   create trigger jobs_before_insert
     before insert on pgwake.jobs
-    for each row when (new.concurrency_key is not null and new.status = 'pending')
+    for each row when ((new.concurrency_key is not null or new.depends_on is not null) and new.status = 'pending')
     execute function pgwake.before_insert_jobs();
 
   create trigger jobs_after_insert

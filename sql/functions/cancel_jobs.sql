@@ -40,6 +40,8 @@ declare
   v_idle bigint[];
   v_queues text[];
   v_keys text[];
+  v_parents bigint[];
+  v_hooked bigint[];
   v_events text[];
 begin
   if cancel_jobs.queue is null and cancel_jobs.kind is null and cancel_jobs.concurrency_key is null
@@ -114,10 +116,11 @@ begin
   kept as (
     insert into pgwake.jobs_finished
       (id, queue, kind, status, priority, run_at, attempt, max_attempts, payload, metadata, unique_key,
-       concurrency_key, crash_count, bounce_count, created_at, finished_at, finished_slot, errors)
+       concurrency_key, has_children, depends_on, on_parent_failure, webhook, progress, crash_count, bounce_count,
+       created_at, finished_at, finished_slot, errors)
     select e.id, e.queue, e.kind, 'cancelled', e.priority, e.run_at, e.attempt, e.max_attempts, e.payload,
-      e.metadata, e.unique_key, e.concurrency_key, e.crash_count, e.bounce_count, e.created_at, v_now, v_slot,
-      e.errors
+      e.metadata, e.unique_key, e.concurrency_key, e.has_children, e.depends_on, e.on_parent_failure, e.webhook,
+      e.progress, e.crash_count, e.bounce_count, e.created_at, v_now, v_slot, e.errors
     from ended as e
   ),
   tallied as (
@@ -131,11 +134,20 @@ begin
     array_agg(e.queue) filter (where e.status = 'pending' and e.concurrency_key is not null),
     array_agg(e.concurrency_key) filter (where e.status = 'pending' and e.concurrency_key is not null),
     array_agg(pgwake.status_event(e.id, e.queue, e.kind, e.status, 'cancelled'))
-      filter (where pgwake.is_announced(e.queue, v_audience))
-  into v_queues, v_keys, v_events
+      filter (where pgwake.is_announced(e.queue, v_audience)),
+    array_agg(e.id) filter (where e.has_children),
+    array_agg(e.id) filter (where e.webhook is not null or e.queue = any (array(
+      select q.name from pgwake.queues as q where q.webhook is not null)))
+  into v_queues, v_keys, v_events, v_parents, v_hooked
   from ended as e;
   if v_keys is not null then
     perform pgwake.free_keys(v_queues, v_keys);
+  end if;
+  if v_parents is not null then
+    perform pgwake.free_children(v_parents, true);
+  end if;
+  if v_hooked is not null then
+    perform pgwake.send_webhooks(v_hooked);
   end if;
   perform pgwake.announce(v_events);
 

@@ -35,7 +35,7 @@
 -- crashed), skips locked ones. Steps through the lanes in use, since one scan over all
 -- priorities wades through everything that is scheduled for later at a higher one.
 -- Rides jobs_claim_idx, then jobs_live_pkey; for the policy queues_pkey, kinds_claim_idx
--- and key_looks_due_idx.
+-- and looks_due_idx.
 create or replace function pgwake.claim_batch(
   queue text,
   count int,
@@ -132,7 +132,7 @@ begin
     q.rate_burst, q.key_limit, kinds.by_name as kinds,
     (
       select l.at
-      from pgwake.key_looks as l
+      from pgwake.looks as l
       where l.queue = claim_batch.queue and l.at >= v_keys_from
       order by l.at
       limit 1

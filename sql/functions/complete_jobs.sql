@@ -7,7 +7,8 @@
 -- jobs_result_is_at_most_1_mib (23514) for a result that is too large, with nothing
 -- changed.
 --
--- Frees the jobs' concurrency keys, and rings queues with max_running.
+-- Frees the jobs' concurrency keys and children, rings queues with max_running, and
+-- sends webhooks.
 --
 -- Rides jobs_live_pkey in id order, so that batches can't deadlock. The fence is read
 -- by primary key alone: a predicate on status would let the planner ride
@@ -33,6 +34,8 @@ declare
   v_queues text[];
   v_keys text[];
   v_limited text[];
+  v_parents bigint[];
+  v_hooked bigint[];
   v_events text[];
 begin
   perform pgwake.check_leases(complete_jobs.job_ids, complete_jobs.lease_ids);
@@ -58,15 +61,15 @@ begin
   kept as (
     insert into pgwake.jobs_finished
       (id, queue, kind, status, priority, run_at, attempt, max_attempts, payload, metadata, unique_key,
-       concurrency_key,
-       lease_id, claimed_by, crash_count, bounce_count, cancel_requested_at, created_at, started_at,
+       concurrency_key, has_children, depends_on, on_parent_failure, webhook, progress, lease_id, claimed_by, crash_count, bounce_count, cancel_requested_at, created_at, started_at,
        finished_at, finished_slot, result, errors)
     select d.id, d.queue, d.kind, 'completed', d.priority, d.run_at, d.attempt, d.max_attempts, d.payload,
-      d.metadata, d.unique_key, d.concurrency_key, d.lease_id, d.claimed_by, d.crash_count, d.bounce_count,
+      d.metadata, d.unique_key, d.concurrency_key, d.has_children, d.depends_on, d.on_parent_failure, d.webhook,
+      d.progress, d.lease_id, d.claimed_by, d.crash_count, d.bounce_count,
       d.cancel_requested_at, d.created_at, d.started_at, v_now, v_slot, m.result, d.errors
     from done as d
     join mine as m on m.id = d.id
-    returning id, queue, kind, run_at, started_at, concurrency_key
+    returning id, queue, kind, run_at, started_at, concurrency_key, has_children, webhook
   ),
   tallied as (
     insert into pgwake.tallies
@@ -84,8 +87,11 @@ begin
     array_agg(pgwake.status_event(k.id, k.queue, k.kind, 'running', 'completed'))
       filter (where pgwake.is_announced(k.queue, v_audience)),
     array_agg(k.queue) filter (where k.queue = any (array(
-      select q.name from pgwake.queues as q where q.max_running is not null)))
-  into v_done, v_queues, v_keys, v_events, v_limited
+      select q.name from pgwake.queues as q where q.max_running is not null))),
+    array_agg(k.id) filter (where k.has_children),
+    array_agg(k.id) filter (where k.webhook is not null or k.queue = any (array(
+      select q.name from pgwake.queues as q where q.webhook is not null)))
+  into v_done, v_queues, v_keys, v_events, v_limited, v_parents, v_hooked
   from kept as k;
   if v_events is not null then
     perform pgwake.announce(v_events);
@@ -95,6 +101,12 @@ begin
   end if;
   if v_keys is not null then
     perform pgwake.free_keys(v_queues, v_keys);
+  end if;
+  if v_parents is not null then
+    perform pgwake.free_children(v_parents, false);
+  end if;
+  if v_hooked is not null then
+    perform pgwake.send_webhooks(v_hooked);
   end if;
 
   if cardinality(v_done) = cardinality(complete_jobs.job_ids) then

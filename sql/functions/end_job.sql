@@ -2,8 +2,8 @@
 -- Internal: the caller has decided, holds the row's lock and has tested the fence.
 --
 -- The error, if any, is kept in the job's errors with the job's attempt and worker.
--- Tallies, announces, frees the job's concurrency key, and rings a queue with
--- max_running when what ends was running.
+-- Tallies, announces, frees the job's concurrency key and its children, sends its
+-- webhook, and rings a queue with max_running when what ends was running.
 create or replace function pgwake.end_job(
   job_id bigint, new_status text, reason text default null, message text default null,
   traceback text default null
@@ -25,6 +25,7 @@ begin
   v_job.status := end_job.new_status;
   v_job.finished_at := pgwake.now();
   v_job.lease_expires_at := null;
+  v_job.has_parents_left := null;
   if end_job.reason is not null then
     v_job.errors := pgwake.append_error(
       v_job.errors, v_job.attempt, v_job.claimed_by, end_job.reason, end_job.message,
@@ -50,6 +51,14 @@ begin
   ) as s(completed, failed, cancelled);
   if v_job.concurrency_key is not null and v_old_status <> 'waiting' then
     perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
+  end if;
+  if v_job.has_children then
+    perform pgwake.free_children(array[v_job.id], v_job.status <> 'completed');
+  end if;
+  if v_job.webhook is not null
+    or exists (select from pgwake.queues as q where q.webhook is not null and q.name = v_job.queue)
+  then
+    perform pgwake.send_webhooks(array[v_job.id]);
   end if;
   if v_old_status = 'running' then
     perform pgwake.ring(q.name) from pgwake.queues as q where q.max_running is not null and q.name = v_job.queue;

@@ -25,7 +25,10 @@ create or replace function pgwake.enqueue(
   unique_key text default null,
   on_conflict text default 'return',
   metadata jsonb default null,
-  concurrency_key text default null
+  concurrency_key text default null,
+  depends_on bigint[] default null,
+  on_parent_failure text default null,
+  webhook text default null
 )
 returns bigint
 language plpgsql volatile
@@ -67,10 +70,12 @@ begin
 
   loop
     insert into pgwake.jobs
-      (kind, payload, queue, priority, run_at, max_attempts, unique_key, metadata, concurrency_key)
+      (kind, payload, queue, priority, run_at, max_attempts, unique_key, metadata, concurrency_key, depends_on,
+       on_parent_failure, webhook)
     values
       (enqueue.kind, enqueue.payload, enqueue.queue, enqueue.priority, v_run_at,
-       enqueue.max_attempts, enqueue.unique_key, enqueue.metadata, enqueue.concurrency_key)
+       enqueue.max_attempts, enqueue.unique_key, enqueue.metadata, enqueue.concurrency_key,
+       nullif(enqueue.depends_on, '{}'), enqueue.on_parent_failure, enqueue.webhook)
     on conflict do nothing
     returning jobs.id into v_id;
     if found then

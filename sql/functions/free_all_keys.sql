@@ -17,10 +17,11 @@ begin
     select j.concurrency_key into v_key
     from pgwake.jobs_live as j
     where j.queue = free_all_keys.queue and j.status = 'waiting' and j.concurrency_key > v_key
+      and j.has_parents_left is null
     order by j.concurrency_key
     limit 1;
     exit when not found;
-    insert into pgwake.key_looks (queue, at, key) values (free_all_keys.queue, pgwake.now(), v_key);
+    insert into pgwake.looks (queue, at, key) values (free_all_keys.queue, pgwake.now(), v_key);
     v_count := v_count + 1;
   end loop;
   if v_count > 0 then

@@ -9,7 +9,7 @@ language plpgsql volatile
 set search_path = ''
 as $$
 begin
-  insert into pgwake.key_looks (queue, at, key)
+  insert into pgwake.looks (queue, at, key)
   select distinct u.queue, pgwake.now(), u.key
   from unnest(free_keys.queues, free_keys.keys) as u(queue, key)
   where u.key is not null;

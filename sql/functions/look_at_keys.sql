@@ -4,7 +4,7 @@
 --
 -- Steps from key to key, at most max_keys a call; the next call of the session goes on
 -- where this one has stopped (the setting pgwake.keys_at). Returns how many looks it
--- wrote. Rides jobs_key_idx and key_looks_due_idx.
+-- wrote. Rides jobs_key_idx and looks_due_idx.
 create or replace function pgwake.look_at_keys(max_keys int default 10000)
 returns int
 language plpgsql volatile
@@ -25,7 +25,7 @@ begin
   for v_n in 1..look_at_keys.max_keys loop
     select j.queue, j.concurrency_key into v_queue, v_key
     from pgwake.jobs_live as j
-    where j.status = 'waiting' and j.concurrency_key is not null
+    where j.status = 'waiting' and j.concurrency_key is not null and j.has_parents_left is null
       and (j.queue, j.concurrency_key) > (v_queue, v_key)
     order by j.queue, j.concurrency_key
     limit 1;
@@ -33,19 +33,21 @@ begin
     if v_queue is distinct from v_last_queue then
       v_last_queue := v_queue;
       v_looked_at := array(
-        select distinct l.key from pgwake.key_looks as l where l.queue = v_queue and l.at <= pgwake.now()
+        select distinct l.key from pgwake.looks as l where l.queue = v_queue and l.at <= pgwake.now()
         order by l.key);
     end if;
     continue when v_key = any (v_looked_at);
 
-    insert into pgwake.key_looks (queue, at, key)
+    insert into pgwake.looks (queue, at, key)
     select v_queue, pgwake.now(), v_key
     where exists (
       select from pgwake.jobs_live as j
-      where j.queue = v_queue and j.status = 'waiting' and j.concurrency_key = v_key and j.run_at <= pgwake.now()
+      where j.queue = v_queue and j.status = 'waiting' and j.concurrency_key = v_key
+        and j.has_parents_left is null and j.run_at <= pgwake.now()
     ) and (
       select count(*) from pgwake.jobs_live as j
       where j.queue = v_queue and j.status in ('pending', 'running') and j.concurrency_key = v_key
+        and j.has_parents_left is null
     ) < coalesce(
       (select c.max_running from pgwake.concurrency_limits as c where c.queue = v_queue and c.key = v_key),
       (select q.key_limit from pgwake.queues as q where q.name = v_queue), 1);

@@ -4,7 +4,7 @@
 --
 -- How long a consumer may sleep. Jobs with two crashes or more are left out, as in a
 -- claim: see next_suspect_at. Steps through the lanes in use; rides jobs_claim_idx and
--- key_looks_due_idx.
+-- looks_due_idx.
 -- While claim_jobs keeps a cursor in this session it starts there too, and is not later
 -- than the next look from the head (see claim_batch). Raises PW003 for a cursor that is
 -- none.
@@ -47,7 +47,7 @@ begin
   end if;
 
   select least(v_next, min(l.at)) into v_next
-  from pgwake.key_looks as l
+  from pgwake.looks as l
   where l.queue = next_run_at.queue and l.at >= v_keys_from;
   if v_next_at is not null then
     return least(v_next, (v_next_at ->> 0)::timestamptz);

@@ -6,7 +6,7 @@
 -- becomes the time at which they come in: a job's turn begins when its key has room, so
 -- keys take turns, in proportion to their limits, however many jobs each has.
 --
--- Where to look say the rows of key_looks. No limit is exceeded, and nothing is lost:
+-- Where to look say the rows of looks. No limit is exceeded, and nothing is lost:
 --   A job with a key becomes pending only here, under the key's advisory lock, after a
 --   count with a snapshot later than the lock: it sees what every holder before has let
 --   in. Other ways to pending are from running, which held the room already.
@@ -22,7 +22,7 @@
 --
 -- from_at: looks before it are known to be dead. Returns the time of the next look: not
 -- later than at if one is left that is due, null if there is none. Waits for nobody.
--- Rides key_looks_due_idx, jobs_key_idx, priority by priority, then
+-- Rides looks_due_idx, jobs_key_idx, priority by priority, then
 -- jobs_live_pkey.
 create or replace function pgwake.open_keys(
   queue text, count int, key_limit int, at timestamptz, from_at timestamptz, audience pgwake.audience
@@ -68,9 +68,9 @@ begin
   for v_round in 1..20 loop
     with due as materialized (
       select l.ctid as tid, l.key, l.at
-      from pgwake.key_looks as l
+      from pgwake.looks as l
       where l.queue = open_keys.queue and l.at >= open_keys.from_at and l.at <= open_keys.at
-        and l.key <> all (v_passed)
+        and l.key <> all (v_passed)  -- none of children: their key is null
       order by l.at
       limit v_window
     ),
@@ -81,6 +81,7 @@ begin
           from (
             select from pgwake.jobs_live as j
             where j.queue = open_keys.queue and j.status in ('pending', 'running') and j.concurrency_key = k.key
+              and j.has_parents_left is null
             limit coalesce(c.max_running, open_keys.key_limit, 1)
           ) as held
         ) as room
@@ -93,6 +94,7 @@ begin
             select j.priority, j.run_at
             from pgwake.jobs_live as j
             where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = k.key
+              and j.has_parents_left is null
             order by j.priority desc, j.run_at
             limit 1
           )
@@ -103,6 +105,7 @@ begin
             select j.priority, j.run_at
             from pgwake.jobs_live as j
             where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = k.key
+              and j.has_parents_left is null
               and j.priority < h.priority
             order by j.priority desc, j.run_at
             limit 1
@@ -124,6 +127,7 @@ begin
                 from (
                   select from pgwake.jobs_live as w
                   where w.queue = open_keys.queue and w.status = 'waiting' and w.concurrency_key = j.key
+                    and w.has_parents_left is null
                   limit least(j.room, v_jobs)
                 ) as w
               ) as jobs
@@ -137,7 +141,7 @@ begin
     ),
     gone as materialized (
       select l.ctid as tid, l.key
-      from pgwake.key_looks as l
+      from pgwake.looks as l
       where l.ctid = any (array(
         select d.tid
         from due as d
@@ -147,10 +151,10 @@ begin
       for update skip locked
     ),
     deleted as (
-      delete from pgwake.key_looks as l where l.ctid = any (array(select g.tid from gone as g))
+      delete from pgwake.looks as l where l.ctid = any (array(select g.tid from gone as g))
     ),
     next_looks as (
-      insert into pgwake.key_looks (queue, at, key)
+      insert into pgwake.looks (queue, at, key)
       select distinct open_keys.queue, j.next_at, j.key
       from gone as g
       join judged as j on j.key = g.key
@@ -181,6 +185,7 @@ begin
           from (
             select from pgwake.jobs_live as j
             where j.queue = open_keys.queue and j.status in ('pending', 'running') and j.concurrency_key = u.key
+              and j.has_parents_left is null
             limit coalesce(c.max_running, open_keys.key_limit, 1)
           ) as held
         ) as room
@@ -199,6 +204,7 @@ begin
           select j.run_at
           from pgwake.jobs_live as j
           where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
+            and j.has_parents_left is null
             and j.priority = u.priority
           order by j.run_at, j.id
           limit 1
@@ -207,13 +213,14 @@ begin
           select j.priority
           from pgwake.jobs_live as j
           where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
+            and j.has_parents_left is null
             and j.priority < u.priority
           order by j.priority desc
           limit 1
         ) as lower on true
       ),
       next_looks as (
-        insert into pgwake.key_looks (queue, at, key)
+        insert into pgwake.looks (queue, at, key)
         select open_keys.queue,
           -- One that is due was skipped: somebody has it locked.
           case when s.next_at > open_keys.at then s.next_at else open_keys.at + interval '50 milliseconds' end, s.key
@@ -235,6 +242,7 @@ begin
           select j.id
           from pgwake.jobs_live as j
           where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
+            and j.has_parents_left is null
             and j.priority = u.priority and j.run_at <= open_keys.at
           order by j.run_at, j.id
           limit u.room
@@ -269,7 +277,7 @@ begin
 
       -- Enough for this claim. A key that had its turn is last in line now; the others keep their places.
       if v_jobs = 0 then
-        insert into pgwake.key_looks (queue, at, key)
+        insert into pgwake.looks (queue, at, key)
         select open_keys.queue, u.at, u.key from unnest(v_keys, v_ats) as u(key, at);
         v_back_at := (select min(u.at) from unnest(v_ats) as u(at));
         exit;
@@ -288,7 +296,7 @@ begin
   end if;
   return coalesce(
     least(v_passed_at, v_left_at, v_back_at),
-    (select l.at from pgwake.key_looks as l
+    (select l.at from pgwake.looks as l
      where l.queue = open_keys.queue and l.at > open_keys.at
      order by l.at limit 1));
 end

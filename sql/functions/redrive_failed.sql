@@ -133,7 +133,7 @@ begin
     group by r.queue
   ),
   looks as (
-    insert into pgwake.key_looks (queue, at, key)
+    insert into pgwake.looks (queue, at, key)
     select r.queue, min(r.run_at), r.concurrency_key
     from retried as r
     where r.concurrency_key is not null

@@ -41,8 +41,13 @@ def _call(statement: str, function: str, arguments: dict[str, Any]) -> tuple[Any
 
 
 async def insert(connection: Connection, kind: Any = "noop", **columns: Any) -> int:
-    """Insert a job as a producer does, by plain SQL; its id."""
+    """Insert a job as a producer does, by plain SQL; its id.
+
+    One that is to wait for nothing that is said waits for a parent that nobody knows.
+    """
     columns["kind"] = kind
+    if columns.get("status") == "waiting" and "concurrency_key" not in columns:
+        columns.setdefault("has_parents_left", True)
     names = ", ".join(columns)
     places = ", ".join(f"${n}" for n in range(1, len(columns) + 1))
     statement = f"insert into pgwake.jobs ({names}) values ({places}) returning id"

@@ -88,7 +88,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.actors = [Actor(connection) for connection in acting]
         self.looking.execute(
             "truncate pgwake.jobs, pgwake.queues, pgwake.concurrency_limits,"
-            " pgwake.key_looks, pgwake.rate_buckets, pgwake.tallies, pgwake.tally_sums,"
+            " pgwake.looks, pgwake.rate_buckets, pgwake.tallies, pgwake.tally_sums,"
             " pgwake.tally_leaves"
         )
         self._set_clock()

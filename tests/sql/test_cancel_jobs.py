@@ -264,10 +264,10 @@ async def test_a_freed_key_is_looked_at(connection: Connection) -> None:
     await connection.execute(
         "update pgwake.jobs set status = 'pending' where id = $1", job_id
     )
-    await connection.execute("delete from pgwake.key_looks")
+    await connection.execute("delete from pgwake.looks")
     await cancel(connection, kind="noop")
 
-    looks = await connection.fetch("select queue, key from pgwake.key_looks")
+    looks = await connection.fetch("select queue, key from pgwake.looks")
     assert [tuple(row) for row in looks] == [("default", "k")]
 
 

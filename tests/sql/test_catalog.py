@@ -33,7 +33,8 @@ SIGNATURES = {
     "enqueue": (
         "kind text, payload jsonb, queue text, priority integer, run_at timestamp"
         " with time zone, delay interval, max_attempts integer, unique_key text,"
-        " on_conflict text, metadata jsonb, concurrency_key text -> bigint"
+        " on_conflict text, metadata jsonb, concurrency_key text, depends_on bigint[],"
+        " on_parent_failure text, webhook text -> bigint"
     ),
     "explain_job": "job_id bigint -> text",
     "extend_leases": "job_ids bigint[], lease_ids uuid[], lease interval -> text[]",
@@ -143,6 +144,7 @@ INTERNAL |= {"explain_place", "explain_policy", "explain_run", "explain_wait"}
 INTERNAL |= {"explain_workers", "forget_stale_reports", "is_live", "note_bounces"}
 INTERNAL |= {"say_jobs", "say_name", "say_time"}
 INTERNAL |= {"payload_problem", "type_problem"}
+INTERNAL |= {"free_children", "note_children", "send_webhooks"}
 
 CLAIMED_JOB = [
     ("id", "bigint"),

@@ -14,7 +14,7 @@ YEAR_9999 = datetime(9999, 12, 31, tzinfo=UTC)
 LEASE = UUID(int=1)
 
 LEGAL: dict[str, dict[str, Any]] = {
-    "waiting": {},
+    "waiting": {"has_parents_left": True},
     "pending": {},
     "running": {
         "lease_id": LEASE,
@@ -49,6 +49,18 @@ ILLEGAL: list[tuple[str, dict[str, Any], str]] = [
     ("pending", {"metadata": [1]}, "metadata_is_an_object"),
     ("pending", {"metadata": {"a": "x" * 65536}}, "metadata_is_at_most_64_kib"),
     ("completed", {"result": "x" * 1048576}, "result_is_at_most_1_mib"),
+    ("pending", {"progress": "x" * 4096}, "progress_is_at_most_4_kib"),
+    ("pending", {"depends_on": []}, "depends_on_has_1_to_10000_ids"),
+    ("pending", {"depends_on": [1] * 10001}, "depends_on_has_1_to_10000_ids"),
+    ("pending", {"depends_on": [[1], [2]]}, "depends_on_has_1_to_10000_ids"),
+    ("pending", {"on_parent_failure": "retry"}, "on_parent_failure_is_known"),
+    ("pending", {"webhook": "ftp://a.example"}, "webhook_is_an_http_url"),
+    ("pending", {"webhook": "http:///a"}, "webhook_is_an_http_url"),
+    ("pending", {"webhook": "http://a/" + "x" * 2048}, "webhook_is_an_http_url"),
+    # one that waits waits for something, and the others don't
+    ("waiting", {"has_parents_left": None}, "lease_matches_status"),
+    ("pending", {"has_parents_left": True}, "lease_matches_status"),
+    ("running", {"has_parents_left": True}, "lease_matches_status"),
     # a result belongs to a completed job
     ("pending", {"result": {}}, "end_matches_status"),
     ("failed", {"result": {}}, "end_matches_status"),
@@ -153,6 +165,7 @@ async def test_what_every_job_has_is_never_null(
 
 ILLEGAL_POLICY: list[tuple[dict[str, Any], str]] = [
     ({"name": ""}, "name_is_1_to_128_bytes"),
+    ({"webhook": "a.example"}, "webhook_is_an_http_url"),
     ({"name": "x" * 129}, "name_is_1_to_128_bytes"),
     ({"paused_until": YEAR_9999}, "paused_until_is_infinity_or_before_year_10000"),
     ({"max_attempts": 0}, "max_attempts_is_1_to_10000"),

@@ -27,7 +27,7 @@ union all
 select 'default', 'k', 'pending', 'full', 0, now()
 """
 LOOKS = """
-insert into pgwake.key_looks
+insert into pgwake.looks
 select 'default', now(), key from unnest(array['a', 'full']) as key
 union all select 'default', now(), n::text from generate_series(1, 20) as n
 """
@@ -104,7 +104,7 @@ async def test_a_busy_key_with_5000_jobs_costs_the_next_one_nothing(
     await insert(connection, concurrency_key="z")
     fresh = await buffers(connection, "claim_batch", **arguments)
     await connection.execute("delete from pgwake.jobs")
-    await connection.execute("delete from pgwake.key_looks")
+    await connection.execute("delete from pgwake.looks")
 
     await insert(connection, concurrency_key="k")
     await claim(connection)
@@ -117,13 +117,13 @@ async def test_a_busy_key_with_5000_jobs_costs_the_next_one_nothing(
     assert [job["id"] for job in await claim(connection)] == [z]
     # And when its looks are many, they are read once.
     await connection.execute(
-        "insert into pgwake.key_looks select 'default', now(), 'k'"
+        "insert into pgwake.looks select 'default', now(), 'k'"
         " from generate_series(1, 5000)"
     )
     z = await insert(connection, concurrency_key="z2")
     assert [job["id"] for job in await claim(connection)] == [z]
     assert await claim(connection) == []
-    assert await connection.fetchval("select count(*) from pgwake.key_looks") == 0
+    assert await connection.fetchval("select count(*) from pgwake.looks") == 0
 
 
 async def test_an_old_snapshot_makes_no_cliff_of_dead_looks(
@@ -133,10 +133,10 @@ async def test_an_old_snapshot_makes_no_cliff_of_dead_looks(
     await holder.execute("begin isolation level repeatable read")
     await holder.fetchval("select pg_current_xact_id()::text")
     await connection.execute(
-        "insert into pgwake.key_looks select 'default', now() - interval '1 minute',"
+        "insert into pgwake.looks select 'default', now() - interval '1 minute',"
         " 'gone' from generate_series(1, 20000)"
     )
-    while await connection.fetchval("select count(*) from pgwake.key_looks"):
+    while await connection.fetchval("select count(*) from pgwake.looks"):
         await claim(connection)
 
     cursor = (await claim_batch(connection))["cursor"]

@@ -188,7 +188,7 @@ async def test_jobs_with_a_concurrency_key_wait_and_their_key_is_looked_at(
     )
     async with connection.transaction():
         answer = await retry(connection, rate=1)
-        looks = await connection.fetch("select queue, at, key from pgwake.key_looks")
+        looks = await connection.fetch("select queue, at, key from pgwake.looks")
 
     states = [(await job(connection, dead_id))["status"] for dead_id in ids]
     assert states == ["pending", "waiting", "waiting"]

@@ -1,0 +1,37 @@
+-- Has the children of parents that have ended looked at, and wakes their queues. Internal:
+-- called in the transaction of the end, in a statement after it, for jobs that
+-- has_children. have_failed: they ended otherwise than completed.
+--
+-- No lock but that of its rows in pgwake.dependencies and its own new rows', so nobody
+-- waits for whoever ends a job, and it can't deadlock. Whoever claims next looks at the
+-- children: see open_children.
+create or replace function pgwake.free_children(parent_ids bigint[], have_failed boolean)
+returns void
+language plpgsql volatile
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  v_queues text[];
+begin
+  with gone as (
+    delete from pgwake.dependencies as d where d.parent_id = any (free_children.parent_ids)
+    returning d.parent_id, d.child_id
+  ),
+  looks as (
+    insert into pgwake.looks (queue, at, child_id, failed_parent)
+    select j.queue, pgwake.now(), j.id, case when free_children.have_failed then g.parent_id end
+    from gone as g
+    join pgwake.jobs_live as j on j.id = g.child_id
+    returning queue
+  )
+  select array_agg(distinct l.queue) into v_queues from looks as l;
+  perform pgwake.ring(q.name) from unnest(v_queues) as q(name);
+end
+$$;
+
+comment on function pgwake.free_children is
+  'Internal: has the children of parents that have ended looked at.';
+revoke all on function pgwake.free_children from public;

@@ -129,8 +129,10 @@ async def test_a_fold_in_a_transaction_of_its_users_counts_nothing_twice(
     [
         "delete from pgwake.jobs",
         "update pgwake.jobs set queue = 'other'",
-        "update pgwake.jobs set status = 'waiting', has_parents_left = true"
-        " where status = 'pending'",
+        (
+            "update pgwake.jobs set status = 'waiting', has_parents_left = true"
+            " where status = 'pending'"
+        ),
         (
             "update pgwake.jobs set status = 'completed', lease_expires_at = null,"
             " finished_at = now(), finished_slot = 3 where status = 'running'"

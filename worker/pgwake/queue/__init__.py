@@ -1,4 +1,4 @@
-"""The queue's SQL: the one module with SQL text, a function for each of pgwake's."""
+"""The queue's SQL: the one package with SQL text, a function for each of pgwake's."""
 
 import json
 from collections.abc import Sequence

@@ -61,6 +61,7 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/next_place.sql
 \ir functions/look_cost.sql
 \ir functions/open_keys.sql
+\ir functions/open_children.sql
 \ir functions/admit_claim.sql
 \ir functions/claim_batch.sql
 \ir functions/claim_jobs.sql
@@ -92,11 +93,13 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/analyze_jobs.sql
 \ir functions/recount_jobs.sql
 \ir functions/look_at_keys.sql
+\ir functions/look_at_children.sql
 \ir functions/maintain.sql
 \ir functions/look_at_pending.sql
 \ir functions/sum_tallies.sql
 \ir functions/get_queue_stats.sql
 \ir functions/get_job.sql
+\ir functions/get_parent_results.sql
 \ir functions/next_run_at.sql
 \ir functions/next_suspect_at.sql
 \ir functions/is_live.sql
@@ -113,6 +116,7 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/say_name.sql
 \ir functions/say_jobs.sql
 \ir functions/explain_key.sql
+\ir functions/explain_parents.sql
 \ir functions/explain_limits.sql
 \ir functions/explain_workers.sql
 \ir functions/explain_place.sql

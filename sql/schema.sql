@@ -44,9 +44,10 @@
 --          and at max_crashes the job is failed.
 --
 -- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Sweep, renewal and give-back skip
---          locked rows: whoever holds one is ending it. Claims skip locked rows. So no two statements can deadlock.
+--          locked rows: whoever holds one is ending it. Claims skip locked rows, of children and their parents too. So no
+--          two statements can deadlock.
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
---          4 analyze, 5 recount, 6 keys; 1885828973 ('pgwm'): 0 is held by who watches status events; 1885828974
+--          4 analyze, 5 recount, 6 keys, 7 children; 1885828973 ('pgwm'): 0 is held by who watches status events; 1885828974
 --          ('pgwn') with hashtext(queue/key): who lets jobs of a concurrency key in, at most one a job and 100 a claim;
 --          1885828975 ('pgwo') with hashtext(queue): who claims from a queue with limits. A queue's bell and post are
 --          session-level, with keys of 64 bits: bell_key(queue), and the next.
@@ -195,14 +196,15 @@ create table if not exists pgwake.concurrency_limits (
 
 -- When to look whether a job that waits can be let in: for a concurrency key that may have room (one row for each
 -- statement that brings such jobs, ends or puts off one that held the key, or raises its limit), or for a child, a job
--- whose parents may have ended (one row when it comes, and one for each parent that ends). Whoever looks deletes it.
+-- that waits for its parents (one row when it comes, and one for each statement that ends some of them). Whoever looks
+-- deletes it.
 create table if not exists pgwake.looks (
   queue          text collate "C" not null,
   at             timestamptz not null,
   key            text collate "C",
   child_id       bigint,
-  failed_parent  bigint,            -- one that ended as failed or cancelled
-  is_new         boolean,           -- the child has just come: its parents are not known to be live
+  parent_id      bigint,            -- of a child: which parent; null: it has just come, and all are to be seen
+  has_failed     boolean,           -- how that parent has ended; null: it has yet to be seen
 
   constraint looks_have_a_key_or_a_child check (num_nonnulls(key, child_id) = 1)
 ) with (
@@ -210,8 +212,8 @@ create table if not exists pgwake.looks (
   autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0
 );
 
--- Which job waits for which: a row for each parent that has not ended, as far as is known. Whoever ends a job that
--- has_children deletes its rows, and has the children looked at; see free_children and open_children.
+-- Which job waits for which: a row for each parent that was live when open_children saw it. Whoever ends a job that
+-- has_children deletes its rows, and has the children looked at; see free_children.
 create table if not exists pgwake.dependencies (
   parent_id  bigint not null,
   child_id   bigint not null,
@@ -580,9 +582,13 @@ begin
   create index jobs_key_idx on pgwake.jobs_live (queue, concurrency_key, status, priority desc, run_at, id)
     where concurrency_key is not null and has_parents_left is null;
 
-  create index dependencies_child_idx on pgwake.dependencies (child_id);
+  -- Backwards: the youngest parent ends last, mostly, so one look tells whether any is left.
+  create index dependencies_child_idx on pgwake.dependencies (child_id, parent_id);
 
   create index looks_due_idx on pgwake.looks (queue, at);
+
+  create index looks_child_idx on pgwake.looks (child_id, parent_id)
+    where child_id is not null;
 
   -- What claims have to know of kinds, and what inserts do.
   create index kinds_claim_idx on pgwake.kinds (name)

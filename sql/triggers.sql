@@ -140,8 +140,9 @@ comment on function pgwake.after_insert_jobs is
   'Checks, tallies, wakes and announces after an INSERT into pgwake.jobs.';
 revoke all on function pgwake.after_insert_jobs from public;
 
--- Tallies what people's own statements on pgwake.jobs take away (-1) or bring (1). The
--- functions name its leaves, and tally themselves.
+-- Tallies what people's own statements on pgwake.jobs take away (-1) or bring (1), and
+-- has the children looked at of jobs that are no longer live. The functions name its
+-- leaves, and do so themselves.
 create or replace function pgwake.after_change_jobs()
 returns trigger
 language plpgsql
@@ -149,6 +150,7 @@ set search_path = ''
 as $$
 declare
   v_sign constant int := tg_argv[0];
+  v_parents bigint[];
 begin
   insert into pgwake.tallies
     (queue, at, live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows,
@@ -162,12 +164,22 @@ begin
     v_sign * nullif(count(*) filter (where c.status = 'cancelled'), 0), c.finished_slot
   from changed as c
   group by c.queue, c.finished_slot;
+  if v_sign = -1 then
+    select array_agg(c.id) into v_parents from changed as c where c.has_children and c.finished_at is null;
+    if v_parents is not null then
+      perform pgwake.free_children(array_agg(u.id), j.status is distinct from 'completed')
+      from unnest(v_parents) as u(id)
+      left join pgwake.jobs as j on j.id = u.id and j.id = any (v_parents)
+      where (j.status in ('waiting', 'pending', 'running')) is not true
+      group by j.status is distinct from 'completed';
+    end if;
+  end if;
   return null;
 end
 $$;
 
 comment on function pgwake.after_change_jobs is
-  'Tallies after an UPDATE or DELETE of pgwake.jobs.';
+  'Tallies and frees children after an UPDATE or DELETE of pgwake.jobs.';
 revoke all on function pgwake.after_change_jobs from public;
 
 -- A leaf that was truncated, by retention or by hand, is empty: so are its sums. Its
@@ -193,6 +205,10 @@ begin
       group by r.queue
     ) as s
     where s.live_rows <> 0 or s.failed_rows <> 0;
+    if tg_table_name = 'jobs_live' then
+      delete from pgwake.dependencies;
+      delete from pgwake.looks as l where l.child_id is not null;
+    end if;
   else
     insert into pgwake.tallies (queue, at, completed_rows, cancelled_rows, finished_slot)
     select s.queue, pgwake.now(), -sum(s.completed_rows), -sum(s.cancelled_rows), v_slot

@@ -13,7 +13,8 @@
 -- Always one row. jobs: in claim order, which is priority descending, run_at, id; all
 -- under one fresh lease_id. claimed_at: the queue's clock. A paused queue gives nothing.
 -- is_limited: it has max_running or a rate limit, so claim no more than can be run now;
--- see admit_claim. Jobs with a concurrency key that has room are let in first: open_keys.
+-- see admit_claim. Jobs whose parents have ended are let in first, and those with a
+-- concurrency key that has room: open_children, open_keys.
 --
 -- next_run_at: null if count were claimed. Else the least run_at of what is left, or the
 -- end of the queue's pause, or the time of the next token of its rate; null if there is
@@ -29,7 +30,7 @@
 -- as long ago as it took, or a minute; its next_run_at is not later than that. Until
 -- then it may miss what lies behind: jobs that were committed much later than others of
 -- their run_at, or given back. New jobs, and those of other priorities, it finds at
--- once. A cursor can't be wrong for longer than that minute. Looks at keys have the same.
+-- once. A cursor can't be wrong for longer than that minute. Looks have the same.
 --
 -- Raises PW003. Locks the jobs it takes (and one that had to make room for one that
 -- crashed), skips locked ones. Steps through the lanes in use, since one scan over all
@@ -77,7 +78,7 @@ declare
   v_look_at timestamptz;
   v_places jsonb := '{}';
   v_next_at jsonb;
-  v_keys jsonb;  -- of the looks at keys: [at] to start at, [clock] to look from the head again
+  v_keys jsonb;  -- of the looks: [at] to start at, [clock] to look from the head again
   v_keys_from timestamptz := '-infinity';
   v_is_from_head boolean := true;
   v_began_at timestamptz := clock_timestamp();
@@ -175,8 +176,11 @@ begin
   end if;
 
   if v_policy.look_at <= v_now and not claim_batch.suspects then
-    v_policy.look_at := pgwake.open_keys(
-      claim_batch.queue, v_count, v_policy.key_limit, v_now, v_keys_from, pgwake.get_audience());
+    v_audience := pgwake.get_audience();
+    v_policy.look_at := least(
+      (select c.look_at from pgwake.open_children(
+        claim_batch.queue, v_now, v_keys_from, greatest(20, 2 * v_count), v_audience) as c),
+      pgwake.open_keys(claim_batch.queue, v_count, v_policy.key_limit, v_now, v_keys_from, v_audience));
     v_now := greatest(v_now, clock_timestamp() + (pgwake.now() - now()));
     claimed_at := v_now;
   end if;

@@ -5,15 +5,21 @@
 -- default at once. unique_key is unique with the kind among live jobs; if it is taken,
 -- on_conflict decides:
 --   return   (default) nothing is added, the live job's id is returned
---   replace  a waiting or pending job takes over queue, payload, metadata, priority, run_at, max_attempts and
---            concurrency_key; a running one gives up its key and the new job is added beside it
+--   replace  a waiting or pending job takes over all that is given here, and what is not
+--            given gets its default: without depends_on it waits for no other job any
+--            more. A running one gives up its key and the new job is added beside it
 --   raise    PW005, with the live job's id in the detail
 --
 -- priority 0 is by policy: the kind's, else the queue's, else 0.
 --
--- Returns the id. Raises PW003 for arguments that can't be meant and for a payload that
--- its kind does not take (check_payload), PW005, and the table's named checks (23514). Waits for another open transaction that adds the same
--- key. Rides jobs_unique_key_idx.
+-- depends_on: ids of jobs, its parents; it runs when all have completed. One that fails,
+-- is cancelled or was so before cancels it, unless on_parent_failure is run (default
+-- cancel). Parents are older than their child, so there are no cycles.
+--
+-- Returns the id. Raises PW003 for arguments that can't be meant, for a payload that its
+-- kind does not take (check_payload), and for parents that don't exist or are not older
+-- than the job that they are given to; PW005, and the table's named checks (23514).
+-- Waits for another open transaction that adds the same key. Rides jobs_unique_key_idx.
 create or replace function pgwake.enqueue(
   kind text,
   payload jsonb default '{}',
@@ -40,6 +46,7 @@ as $$
 #variable_conflict use_column
 declare
   v_run_at timestamptz := coalesce(enqueue.run_at, pgwake.now());
+  v_depends_on bigint[] := nullif(enqueue.depends_on, '{}');
   v_id bigint;
   v_queue text;
   v_status text;
@@ -75,7 +82,7 @@ begin
     values
       (enqueue.kind, enqueue.payload, enqueue.queue, enqueue.priority, v_run_at,
        enqueue.max_attempts, enqueue.unique_key, enqueue.metadata, enqueue.concurrency_key,
-       nullif(enqueue.depends_on, '{}'), enqueue.on_parent_failure, enqueue.webhook)
+       v_depends_on, enqueue.on_parent_failure, enqueue.webhook)
     on conflict do nothing
     returning jobs.id into v_id;
     if found then
@@ -107,11 +114,8 @@ begin
     else
       perform pgwake.check_payload(enqueue.kind, enqueue.payload)
       from pgwake.kinds as k where k.name = enqueue.kind and k.check_payload;
-      -- One that waits without a key waits for something else.
       v_new_status := case
-        when enqueue.concurrency_key is not null or (v_status = 'waiting' and v_key is null) then 'waiting'
-        else 'pending'
-      end;
+        when num_nonnulls(enqueue.concurrency_key, v_depends_on) = 0 then 'pending' else 'waiting' end;
       update pgwake.jobs_live as j
       set queue = enqueue.queue, payload = enqueue.payload, metadata = enqueue.metadata,
         priority = case enqueue.priority
@@ -119,12 +123,17 @@ begin
           else enqueue.priority
         end,
         run_at = v_run_at, max_attempts = enqueue.max_attempts,
-        concurrency_key = enqueue.concurrency_key, status = v_new_status
+        concurrency_key = enqueue.concurrency_key, depends_on = v_depends_on,
+        on_parent_failure = enqueue.on_parent_failure, webhook = enqueue.webhook,
+        has_parents_left = case when v_depends_on is not null then true end, status = v_new_status
       where j.id = v_id;
       insert into pgwake.tallies (queue, at, live_rows, waiting_rows)
       select m.queue, pgwake.now(), m.rows, case m.status when 'waiting' then m.rows end
       from (values (v_queue, v_status, -1), (enqueue.queue, v_new_status, 1)) as m(queue, status, rows)
       where v_queue <> enqueue.queue or v_status <> v_new_status;
+      if v_depends_on is not null then
+        perform pgwake.note_children(array[v_id]);
+      end if;
       perform pgwake.ring(enqueue.queue);
       perform pgwake.free_keys(array[v_queue, enqueue.queue], array[v_key, enqueue.concurrency_key]);
       return v_id;

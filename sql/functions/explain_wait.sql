@@ -23,8 +23,8 @@ begin
     end;
   end if;
 
-  if job.status = 'waiting' and job.concurrency_key is null then
-    v_lines := v_lines || 'It waits for something else than a concurrency key.'::text;
+  if job.has_parents_left then
+    v_lines := v_lines || pgwake.explain_parents(job);
   elsif job.status = 'waiting' then
     v_lines := v_lines || pgwake.explain_key(job);
   else

@@ -4,7 +4,7 @@
 --
 -- No lock but that of its rows in pgwake.dependencies and its own new rows', so nobody
 -- waits for whoever ends a job, and it can't deadlock. Whoever claims next looks at the
--- children: see open_children.
+-- children: see open_children. Rides dependencies_pkey and jobs_live_pkey.
 create or replace function pgwake.free_children(parent_ids bigint[], have_failed boolean)
 returns void
 language plpgsql volatile
@@ -21,9 +21,14 @@ begin
     returning d.parent_id, d.child_id
   ),
   looks as (
-    insert into pgwake.looks (queue, at, child_id, failed_parent)
-    select j.queue, pgwake.now(), j.id, case when free_children.have_failed then g.parent_id end
-    from gone as g
+    insert into pgwake.looks (queue, at, child_id, parent_id, has_failed)
+    select j.queue, pgwake.now(), j.id, g.parent_id, free_children.have_failed
+    from (
+      -- Who completed does not matter, who failed does: a child may have other parents by now.
+      select g.child_id, min(g.parent_id) as parent_id
+      from gone as g
+      group by g.child_id, case when free_children.have_failed then g.parent_id end
+    ) as g
     join pgwake.jobs_live as j on j.id = g.child_id
     returning queue
   )

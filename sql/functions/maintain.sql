@@ -1,7 +1,7 @@
--- One step of the upkeep: sweep, fold, retention, analyze, recount or keys; without a
--- step, sweep and fold.
+-- One step of the upkeep: sweep, fold, retention, analyze, recount, keys or children;
+-- without a step, sweep and fold.
 --
--- Workers call sweep each second, fold each five, recount each hour and the
+-- Workers call sweep and children each second, fold each five, recount each hour and the
 -- others each minute. Where there is no worker,
 -- cron or psql may. Each step has an advisory lock of its own, for the transaction:
 -- whoever comes second skips it. Call each step in its own transaction.
@@ -15,7 +15,7 @@ language plpgsql volatile
 set search_path = ''
 as $$
 declare
-  v_steps constant text[] := array['sweep', 'fold', 'retention', 'analyze', 'recount', 'keys'];
+  v_steps constant text[] := array['sweep', 'fold', 'retention', 'analyze', 'recount', 'keys', 'children'];
   v_step text;
   v_count bigint;
   v_crashed jsonb;
@@ -23,7 +23,7 @@ declare
 begin
   if maintain.step <> all (v_steps) then
     perform pgwake.raise_invalid(
-      format('step is %L', maintain.step), 'Use sweep, fold, retention, analyze, recount or keys.');
+      format('step is %L', maintain.step), 'Use sweep, fold, retention, analyze, recount, keys or children.');
   end if;
   foreach v_step in array
     case when maintain.step is null then v_steps[1:2] else array[maintain.step] end
@@ -41,6 +41,7 @@ begin
         when 'analyze' then pgwake.analyze_jobs()
         when 'recount' then pgwake.recount_jobs()
         when 'keys' then pgwake.look_at_keys()
+        when 'children' then pgwake.look_at_children()
       end;
     end if;
     v_done := v_done || jsonb_build_object(v_step, v_count);
@@ -50,6 +51,6 @@ end
 $$;
 
 comment on function pgwake.maintain is
-  'One step of the upkeep: sweep, fold, retention, analyze, recount or keys; without '
-  'one, sweep and fold.';
+  'One step of the upkeep: sweep, fold, retention, analyze, recount, keys or children; '
+  'without one, sweep and fold.';
 revoke all on function pgwake.maintain from public;

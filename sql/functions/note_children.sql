@@ -1,12 +1,11 @@
--- Notes what jobs that have just come wait for: writes pgwake.dependencies and a look at
--- each child. Internal: for jobs_live rows of the caller's own transaction that
--- has_parents_left; called for all of a statement, so that parents may come in the same
--- one. The caller rings.
+-- Has jobs that have just come wait for their parents: checks that there are such, and
+-- writes a look at each child. Internal: for jobs_live rows of the caller's own
+-- transaction that has_parents_left; called for all of a statement, so that parents may
+-- come in the same one. The caller rings.
 --
 -- Raises PW003 for a parent that does not exist, or is not older than its child: so
 -- there are no cycles. No lock but its own new rows', so it may be called in anybody's
--- transaction: that a parent may be ending just now is the look's to find out; see
--- open_children.
+-- transaction: how the parents stand is the look's to find out; see open_children.
 create or replace function pgwake.note_children(child_ids bigint[])
 returns void
 language plpgsql volatile
@@ -46,18 +45,13 @@ begin
       'Add the parents first and pass the ids that they got; ended jobs are gone after their retention.');
   end if;
 
-  insert into pgwake.dependencies (parent_id, child_id)
-  select distinct p.id, j.id
-  from pgwake.jobs_live as j
-  cross join lateral unnest(j.depends_on) as p(id)
-  where j.id = any (note_children.child_ids);
-  insert into pgwake.looks (queue, at, child_id, is_new)
-  select j.queue, pgwake.now(), j.id, true
+  insert into pgwake.looks (queue, at, child_id)
+  select j.queue, pgwake.now(), j.id
   from pgwake.jobs_live as j
   where j.id = any (note_children.child_ids);
 end
 $$;
 
 comment on function pgwake.note_children is
-  'Internal: notes what jobs that have just come wait for.';
+  'Internal: has jobs that have just come wait for their parents.';
 revoke all on function pgwake.note_children from public;

@@ -61,7 +61,10 @@ declare
   v_events text[];
   v_all_events text[];
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
+  if current_setting('transaction_isolation') <> 'read committed' and exists (
+    select from pgwake.looks as l
+    where l.queue = open_keys.queue and l.at >= open_keys.from_at and l.at <= open_keys.at and l.key is not null
+  ) then
     perform pgwake.raise_invalid(
       'concurrency keys need transactions that are read committed', 'Claim in a transaction of that level.');
   end if;

@@ -113,15 +113,23 @@ begin
   with retried as (
     insert into pgwake.jobs_live
       (id, queue, kind, status, priority, run_at, max_attempts, payload, metadata, unique_key,
-       concurrency_key, created_at, errors)
-    select j.id, j.queue, j.kind, case when j.concurrency_key is null then 'pending' else 'waiting' end, j.priority,
-      v_now + coalesce(make_interval(secs => (u.place - 1) / redrive_failed.rate), interval '0'), j.max_attempts,
-      coalesce(u.payload, j.payload), j.metadata, j.unique_key, j.concurrency_key, j.created_at, j.errors
+       concurrency_key, depends_on, on_parent_failure, has_parents_left, webhook, created_at, errors)
+    select j.id, j.queue, j.kind,
+      case when num_nonnulls(j.concurrency_key, p.has_parents_left) = 0 then 'pending' else 'waiting' end,
+      j.priority, v_now + coalesce(make_interval(secs => (u.place - 1) / redrive_failed.rate), interval '0'),
+      j.max_attempts, coalesce(u.payload, j.payload), j.metadata, j.unique_key, j.concurrency_key, j.depends_on,
+      case when j.depends_on is not null then 'run' end, p.has_parents_left, j.webhook, j.created_at, j.errors
     from unnest(v_chosen, v_payloads) with ordinality as u(id, payload, place)
     join pgwake.jobs_failed as j on j.id = u.id
+    cross join lateral (
+      select case
+        when j.depends_on && v_chosen or exists (select from pgwake.jobs_live as l where l.id = any (j.depends_on))
+        then true
+      end
+    ) as p(has_parents_left)
     order by j.kind, j.unique_key, u.place
     on conflict do nothing
-    returning id, queue, kind, status, run_at, concurrency_key
+    returning id, queue, kind, status, run_at, concurrency_key, has_parents_left
   ),
   gone as (
     delete from pgwake.jobs_failed as j where j.id = any (array(select r.id from retried as r))
@@ -133,11 +141,13 @@ begin
     group by r.queue
   ),
   looks as (
-    insert into pgwake.looks (queue, at, key)
-    select r.queue, min(r.run_at), r.concurrency_key
+    insert into pgwake.looks (queue, at, key, child_id)
+    select r.queue, min(r.run_at), r.concurrency_key, null
     from retried as r
-    where r.concurrency_key is not null
+    where r.concurrency_key is not null and r.has_parents_left is null
     group by r.queue, r.concurrency_key
+    union all
+    select r.queue, v_now, null, r.id from retried as r where r.has_parents_left
   )
   select array_agg(r.id),
     array_agg(pgwake.status_event(r.id, r.queue, r.kind, 'failed', r.status))

@@ -1,6 +1,7 @@
 -- Makes a failed or cancelled job pending again (waiting, if it has a concurrency key),
--- due now, with all its attempts before
--- it: attempt, crash_count and bounce_count are 0, its errors are kept.
+-- due now, with all its attempts before it: attempt, crash_count and bounce_count are 0,
+-- its errors are kept. One that depends on others waits for those of them that are live,
+-- whatever became of the rest and becomes of these: its on_parent_failure is run now.
 --
 -- Raises PW001 no such job; PW003 if it is in another state; PW005 if a live job has
 -- its unique key by now, with that job's id in the detail. Rides the primary keys of
@@ -36,7 +37,15 @@ begin
 
   v_old_status := v_job.status;
   v_old_slot := v_job.finished_slot;
-  v_job.status := case when v_job.concurrency_key is null then 'pending' else 'waiting' end;
+  if v_job.depends_on is not null then
+    v_job.on_parent_failure := 'run';
+    if exists (select from pgwake.jobs_live as p where p.id = any (v_job.depends_on)) then
+      v_job.has_parents_left := true;
+    end if;
+  end if;
+  v_job.has_children := null;
+  v_job.status := case
+    when num_nonnulls(v_job.concurrency_key, v_job.has_parents_left) = 0 then 'pending' else 'waiting' end;
   v_job.fingerprint := null;
   v_job.run_at := pgwake.now();
   v_job.attempt := 0;
@@ -62,8 +71,12 @@ begin
   insert into pgwake.tallies (queue, at, live_rows, waiting_rows, failed_rows, cancelled_rows, finished_slot)
   values (v_job.queue, v_job.run_at, 1, case v_job.status when 'waiting' then 1 end, case v_old_status when 'failed' then -1 end,
           case v_old_status when 'cancelled' then -1 end, v_old_slot);
+  if v_job.has_parents_left then
+    insert into pgwake.looks (queue, at, child_id) values (v_job.queue, v_job.run_at, v_job.id);
+  else
+    perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
+  end if;
   perform pgwake.ring(v_job.queue);
-  perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
   if pgwake.is_announced(v_job.queue, pgwake.get_audience()) then
     perform pgwake.announce(array[
       pgwake.status_event(v_job.id, v_job.queue, v_job.kind, v_old_status, v_job.status)]);

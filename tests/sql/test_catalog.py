@@ -50,6 +50,9 @@ SIGNATURES = {
     "force_fail_job": "job_id bigint, reason text -> void",
     "forget_worker": "worker text -> boolean",
     "get_job": "job_id bigint -> jsonb",
+    "get_parent_results": (
+        "job_id bigint -> TABLE(parent_id bigint, kind text, status text, result jsonb)"
+    ),
     "get_queue_stats": (
         "queue text -> TABLE(queue text, pending_count bigint, scheduled_count"
         " bigint, waiting_count bigint, running_count bigint, completed_count bigint,"
@@ -145,6 +148,7 @@ INTERNAL |= {"explain_workers", "forget_stale_reports", "is_live", "note_bounces
 INTERNAL |= {"say_jobs", "say_name", "say_time"}
 INTERNAL |= {"payload_problem", "type_problem"}
 INTERNAL |= {"free_children", "note_children", "send_webhooks"}
+INTERNAL |= {"explain_parents", "look_at_children", "open_children"}
 
 CLAIMED_JOB = [
     ("id", "bigint"),

@@ -201,12 +201,42 @@ async def test_jobs_that_come_before_it_for_its_key_are_counted(
     assert "(0 of 1 taken): the next claim" in await explain(connection, first)
 
 
-async def test_a_job_that_waits_without_a_key_says_so(connection: Connection) -> None:
-    job_id = await insert(connection, status="waiting")
+async def test_a_job_that_waits_for_others_names_those_that_are_left(
+    connection: Connection,
+) -> None:
+    parents = [await insert(connection, priority=-n) for n in range(8)]
+    (job,) = await claim(connection)
+    assert job["id"] == parents[0]
+    job_id = await insert(connection, depends_on=parents)
 
-    assert "It waits for something else than a concurrency key." in await explain(
-        connection, job_id
+    text = await explain(connection, job_id)
+    assert (
+        f"It waits for 8 of the 8 jobs that it depends on: job {parents[0]} (running"
+        in text
     )
+    assert f"job {parents[4]} (pending, due " in text
+    assert f"{parents[5]}" not in text
+    assert "and 3 more." in text
+
+    await call(connection, "complete_jobs", **pairs(job))
+    assert "It waits for 7 of the 8 jobs" in await explain(connection, job_id)
+    await connection.execute(
+        "delete from pgwake.jobs_live where id = any ($1)", parents
+    )
+    assert "The jobs that it depends on have ended" in await explain(connection, job_id)
+
+
+async def test_a_job_that_a_parent_has_cancelled_names_it(
+    connection: Connection,
+) -> None:
+    parent = await insert(connection)
+    job_id = await insert(connection, depends_on=[parent])
+    await call(connection, "cancel_job", job_id=parent)
+    await claim(connection)
+
+    text = await explain(connection, job_id)
+    assert f"Job {job_id} is cancelled." in text
+    assert f"parent_failed: parent {parent} did not complete" in text
 
 
 async def test_a_queue_at_its_max_running_names_who_runs(

@@ -20,6 +20,7 @@ log = structlog.get_logger()
 # does it.
 STEPS = {
     "sweep": 1.0,
+    "children": 1.0,
     "fold": 5.0,
     "retention": 60.0,
     "analyze": 60.0,

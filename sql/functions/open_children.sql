@@ -1,0 +1,273 @@
+-- Lets in who waits for parents that have ended: makes children pending, or cancels
+-- them, as far as looks of the queue say that are due. Internal, for claim_batch and
+-- look_at_children. A child with a concurrency key goes on waiting, for the key.
+--
+-- A parent that failed, was cancelled or is gone cancels its child, unless the child's
+-- on_parent_failure is run. The child's own children are cancelled so too, by looks.
+--
+-- No child waits for ever, and none is let in too early:
+--   Who adds a child, or brings it back, writes a look without a parent in the same
+--   transaction; a child that has such a look is not let in. Whoever takes it sees to
+--   each parent. A live one is locked, gets has_children and a row in
+--   pgwake.dependencies, in one transaction. So who ends it comes either before, and is
+--   seen to have ended, or after, and finds the row: read committed, his DELETE waits for
+--   our commit and answers with has_children, and his next statement sees the row. Under
+--   repeatable read with an older snapshot his DELETE fails (40001) and is repeated: for
+--   that the parent gets a new version even if it had has_children.
+--   One that somebody has locked gets a row too, and a look that names it, to see it
+--   again. Neither is deleted before it has been locked, or seen to have ended.
+--   Who ends a parent deletes its rows, and writes a look in the same transaction. A
+--   child without rows, as seen by a snapshot later than the child's lock, has no parent
+--   left: rows come only by who holds that lock.
+--   How parents stand that could not be locked is read by one statement, so that none is
+--   missed on its way from one leaf to another.
+--
+-- Not under repeatable read, where no snapshot is later: then the looks are left to
+-- others. Locks children, then their parents, to the end of the transaction; skips
+-- locked ones (their looks come again after 50 milliseconds), so it waits for nobody.
+-- Who ends one of these parents waits for us.
+--
+-- Handles about max_looks looks. from_at: looks before it are known to be dead. look_at:
+-- the time of the first child's look that is due and left, else null. Rides
+-- looks_due_idx, jobs_live_pkey, dependencies_pkey, dependencies_child_idx,
+-- looks_child_idx, and for ended parents the primary keys of the leaves. What is compared with
+-- itself (arrays of up to thousands) is hashed, what is looked up is a subquery a row:
+-- hence no nested loops.
+create or replace function pgwake.open_children(
+  queue text,
+  at timestamptz,
+  from_at timestamptz,
+  max_looks int,
+  audience pgwake.audience,
+  out look_at timestamptz,
+  out look_count int
+)
+returns record
+language plpgsql volatile
+set search_path = ''
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_nestloop = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := greatest(open_children.at, clock_timestamp() + (pgwake.now() - now()));
+  v_later timestamptz := v_now + interval '50 milliseconds';
+  v_child record;
+
+  -- The looks of a round: what they say.
+  v_tids tid[];
+  v_children bigint[];
+  v_parents bigint[];
+  v_failed boolean[];
+
+  v_mine bigint[];   -- children that we have locked
+  v_fresh bigint[];  -- those of them whose parents are all to be seen: some thousand parents
+  v_busy bigint[];   -- children that somebody else has locked
+
+  -- Who waits for whom, as far as it is to be seen, and how those parents stand.
+  v_pair_children bigint[];
+  v_pair_parents bigint[];
+  v_had bigint[];        -- live, locked by us
+  v_not_had bigint[];
+  v_locked bigint[];     -- live, locked by another
+  v_completed bigint[];
+  v_lost bigint[];       -- failed, cancelled or gone
+
+  v_open bigint[];
+  v_queues text[];
+  v_events text[];
+begin
+  look_count := 0;
+  while look_count < open_children.max_looks and current_setting('transaction_isolation') = 'read committed' loop
+    select array_agg(l.tid), array_agg(l.child_id), array_agg(l.parent_id), array_agg(l.has_failed)
+    into v_tids, v_children, v_parents, v_failed
+    from (
+      select l.ctid as tid, l.child_id, l.parent_id, l.has_failed
+      from pgwake.looks as l
+      where l.queue = open_children.queue and l.at >= open_children.from_at and l.at <= open_children.at
+        and l.child_id is not null
+      order by l.at
+      limit least(open_children.max_looks - look_count, 1000)
+      for update skip locked
+    ) as l;
+    exit when v_tids is null;
+
+    v_mine := array(
+      select j.id from pgwake.jobs_live as j where j.id = any (v_children) and j.has_parents_left
+      order by j.id
+      for update skip locked);
+    v_busy := array(
+      select j.id from pgwake.jobs_live as j
+      where j.id = any (v_children) and j.has_parents_left and j.id <> all (v_mine));
+    v_fresh := array(
+      select f.id
+      from (
+        select j.id, sum(cardinality(j.depends_on)) over (order by j.id) - cardinality(j.depends_on) as parents_before
+        from pgwake.jobs_live as j
+        where j.id = any (v_mine) and j.id = any (array(
+          select u.child from unnest(v_children, v_parents) as u(child, parent) where u.parent is null))
+      ) as f
+      where f.parents_before < 1000);
+
+    select array_agg(p.child), array_agg(p.parent) into v_pair_children, v_pair_parents
+    from (
+      select j.id as child, unnest(j.depends_on) as parent
+      from pgwake.jobs_live as j
+      where j.id = any (v_fresh)
+      union
+      select u.child, u.parent
+      from unnest(v_children, v_parents, v_failed) as u(child, parent, has_failed)
+      where u.has_failed is null and u.child = any (v_mine)
+        and (select true from pgwake.dependencies as d where d.parent_id = u.parent and d.child_id = u.child)
+    ) as p;
+    v_locked := '{}';
+    v_completed := '{}';
+    v_lost := '{}';
+    if v_pair_parents is not null then
+      v_had := array(
+        select j.id from pgwake.jobs_live as j where j.id = any (v_pair_parents)
+        order by j.id
+        for update skip locked);
+      update pgwake.jobs_live as j set has_children = true where j.id = any (v_had);
+      v_not_had := array(select u.id from unnest(v_pair_parents) as u(id) except select h.id from unnest(v_had) as h(id));
+      if v_not_had <> '{}' then
+        with known as materialized (
+          select j.id, j.status from pgwake.jobs_live as j where j.id = any (v_not_had)
+          union all
+          select j.id, j.status from pgwake.jobs_failed as j where j.id = any (v_not_had)
+          union all
+          select j.id, j.status from pgwake.jobs_finished as j where j.id = any (v_not_had)
+        )
+        select
+          coalesce(array_agg(u.id) filter (where k.status in ('waiting', 'pending', 'running')), '{}'),
+          coalesce(array_agg(u.id) filter (where k.status = 'completed'), '{}'),
+          coalesce(array_agg(u.id) filter (where k.id is null or k.status in ('failed', 'cancelled')), '{}')
+        into v_locked, v_completed, v_lost
+        from unnest(v_not_had) as u(id)
+        left join known as k on k.id = u.id;
+      end if;
+
+      -- Of a child that came again with other parents, the rows of those that it had. One that is locked belongs to
+      -- a parent that is being ended: it goes by that.
+      delete from pgwake.dependencies as d
+      where d.ctid = any (array(
+        select o.ctid
+        from pgwake.dependencies as o
+        where o.child_id = any (v_fresh) and not exists (
+          select from unnest(v_pair_children, v_pair_parents) as p(child, parent)
+          where p.child = o.child_id and p.parent = o.parent_id)
+        for update of o skip locked));
+      with pairs as materialized (
+        select p.child, p.parent, l.id is not null as is_locked, h.id is not null as is_had,
+          (select d.ctid from pgwake.dependencies as d where d.parent_id = p.parent and d.child_id = p.child) as tid
+        from unnest(v_pair_children, v_pair_parents) as p(child, parent)
+        left join unnest(v_had) as h(id) on h.id = p.parent
+        left join unnest(v_locked) as l(id) on l.id = p.parent
+      ),
+      ended as (
+        delete from pgwake.dependencies as d
+        where d.ctid = any (array(select p.tid from pairs as p where not p.is_had and not p.is_locked))
+      ),
+      seen_again as (
+        insert into pgwake.looks (queue, at, child_id, parent_id)
+        select open_children.queue, v_later, p.child, p.parent
+        from pairs as p
+        where p.is_locked and p.child = any (v_fresh)
+      )
+      insert into pgwake.dependencies (parent_id, child_id)
+      select p.parent, p.child from pairs as p where p.tid is null and (p.is_had or p.is_locked);
+    end if;
+
+    -- A look that stays: at a child that is locked, at one whose parents are too many for this round, or at a parent
+    -- that is still locked.
+    with looks as materialized (
+      select u.tid,
+        u.child = any (v_busy) or (u.parent is not null and u.has_failed is null and u.parent = any (v_locked))
+          as comes_again,
+        u.parent is null and u.child = any (v_mine) and u.child <> all (v_fresh) as is_left
+      from unnest(v_tids, v_children, v_parents, v_failed) as u(tid, child, parent, has_failed)
+    ),
+    put_off as (
+      update pgwake.looks as l set at = v_later
+      where l.ctid = any (array(select u.tid from looks as u where u.comes_again and not u.is_left))
+    ),
+    gone as (
+      delete from pgwake.looks as l
+      where l.ctid = any (array(select u.tid from looks as u where not u.comes_again and not u.is_left))
+    )
+    select look_count + count(*) filter (where not u.is_left) into look_count from looks as u;
+
+    if v_lost <> '{}' or true = any (v_failed) then
+      for v_child in
+        select f.child as id, min(f.parent) as parent
+        from (
+          select p.child, p.parent
+          from unnest(v_pair_children, v_pair_parents) as p(child, parent)
+          where p.parent = any (v_lost)
+          union all
+          select u.child, u.parent
+          from unnest(v_children, v_parents, v_failed) as u(child, parent, has_failed)
+          where u.has_failed and u.child = any (v_mine)
+            and (select u.parent = any (j.depends_on) from pgwake.jobs_live as j where j.id = u.child)
+        ) as f
+        where (select coalesce(j.on_parent_failure, 'cancel') = 'cancel' from pgwake.jobs_live as j where j.id = f.child)
+        group by f.child
+        order by f.child
+      loop
+        perform pgwake.end_job(
+          v_child.id, 'cancelled', 'parent_failed', format('parent %s did not complete', v_child.parent));
+      end loop;
+    end if;
+
+    v_open := array(
+      select m.id
+      from unnest(v_mine) as m(id)
+      where (select d.parent_id from pgwake.dependencies as d where d.child_id = m.id order by d.parent_id desc limit 1)
+          is null
+        and (select true from pgwake.looks as l where l.child_id = m.id and l.parent_id is null limit 1) is null);
+    with opened as (
+      update pgwake.jobs_live as j
+      set has_parents_left = null,
+        status = case when j.concurrency_key is null then 'pending' else 'waiting' end,
+        run_at = case when j.concurrency_key is null then greatest(j.run_at, v_now) else j.run_at end
+      where j.id = any (v_open)
+      returning j.id, j.queue, j.kind, j.status, j.run_at, j.concurrency_key
+    ),
+    tallied as (
+      insert into pgwake.tallies (queue, at, waiting_rows)
+      select o.queue, open_children.at, -count(*)
+      from opened as o
+      where o.status = 'pending'
+      group by o.queue
+    ),
+    looks as (
+      insert into pgwake.looks (queue, at, key)
+      select o.queue, greatest(min(o.run_at), open_children.at), o.concurrency_key
+      from opened as o
+      where o.concurrency_key is not null
+      group by o.queue, o.concurrency_key
+    )
+    select array_agg(distinct o.queue),
+      array_agg(pgwake.status_event(o.id, o.queue, o.kind, 'waiting', o.status))
+        filter (where o.status = 'pending' and pgwake.is_announced(o.queue, open_children.audience))
+    into v_queues, v_events
+    from opened as o;
+    perform pgwake.ring(q.name) from unnest(v_queues) as q(name);
+    perform pgwake.announce(v_events);
+  end loop;
+
+  select l.at into look_at
+  from pgwake.looks as l
+  where l.queue = open_children.queue and l.at >= open_children.from_at and l.at <= open_children.at
+    and l.child_id is not null
+  order by l.at
+  limit 1;
+end
+$$;
+
+comment on function pgwake.open_children is
+  'Internal: lets in who waits for parents that have ended.';
+revoke all on function pgwake.open_children from public;

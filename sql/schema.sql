@@ -587,7 +587,7 @@ begin
 
   create index looks_due_idx on pgwake.looks (queue, at);
 
-  create index looks_child_idx on pgwake.looks (child_id, parent_id)
+  create index looks_child_idx on pgwake.looks (child_id)
     where child_id is not null;
 
   -- What claims have to know of kinds, and what inserts do.

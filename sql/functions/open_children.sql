@@ -7,7 +7,7 @@
 --
 -- No child waits for ever, and none is let in too early:
 --   Who adds a child, or brings it back, writes a look without a parent in the same
---   transaction; a child that has such a look is not let in. Whoever takes it sees to
+--   transaction; a child that has a look left is not let in. Whoever takes it sees to
 --   each parent. A live one is locked, gets has_children and a row in
 --   pgwake.dependencies, in one transaction. So who ends it comes either before, and is
 --   seen to have ended, or after, and finds the row: read committed, his DELETE waits for
@@ -227,7 +227,7 @@ begin
       from unnest(v_mine) as m(id)
       where (select d.parent_id from pgwake.dependencies as d where d.child_id = m.id order by d.parent_id desc limit 1)
           is null
-        and (select true from pgwake.looks as l where l.child_id = m.id and l.parent_id is null limit 1) is null);
+        and (select true from pgwake.looks as l where l.child_id = m.id limit 1) is null);
     with opened as (
       update pgwake.jobs_live as j
       set has_parents_left = null,

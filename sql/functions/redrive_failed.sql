@@ -115,18 +115,13 @@ begin
       (id, queue, kind, status, priority, run_at, max_attempts, payload, metadata, unique_key,
        concurrency_key, depends_on, on_parent_failure, has_parents_left, webhook, created_at, errors)
     select j.id, j.queue, j.kind,
-      case when num_nonnulls(j.concurrency_key, p.has_parents_left) = 0 then 'pending' else 'waiting' end,
+      case when num_nonnulls(j.concurrency_key, j.depends_on) = 0 then 'pending' else 'waiting' end,
       j.priority, v_now + coalesce(make_interval(secs => (u.place - 1) / redrive_failed.rate), interval '0'),
       j.max_attempts, coalesce(u.payload, j.payload), j.metadata, j.unique_key, j.concurrency_key, j.depends_on,
-      case when j.depends_on is not null then 'run' end, p.has_parents_left, j.webhook, j.created_at, j.errors
+      case when j.depends_on is not null then 'run' end, case when j.depends_on is not null then true end, j.webhook,
+      j.created_at, j.errors
     from unnest(v_chosen, v_payloads) with ordinality as u(id, payload, place)
     join pgwake.jobs_failed as j on j.id = u.id
-    cross join lateral (
-      select case
-        when j.depends_on && v_chosen or exists (select from pgwake.jobs_live as l where l.id = any (j.depends_on))
-        then true
-      end
-    ) as p(has_parents_left)
     order by j.kind, j.unique_key, u.place
     on conflict do nothing
     returning id, queue, kind, status, run_at, concurrency_key, has_parents_left

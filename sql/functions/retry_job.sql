@@ -1,7 +1,8 @@
--- Makes a failed or cancelled job pending again (waiting, if it has a concurrency key),
--- due now, with all its attempts before it: attempt, crash_count and bounce_count are 0,
--- its errors are kept. One that depends on others waits for those of them that are live,
--- whatever became of the rest and becomes of these: its on_parent_failure is run now.
+-- Makes a failed or cancelled job pending again (waiting, if it has a concurrency key or
+-- depends on others), due now, with all its attempts before it: attempt, crash_count and
+-- bounce_count are 0, its errors are kept. One that depends on others waits for those of
+-- them that are live, whatever became of the rest and becomes of these: its
+-- on_parent_failure is run now.
 --
 -- Raises PW001 no such job; PW003 if it is in another state; PW005 if a live job has
 -- its unique key by now, with that job's id in the detail. Rides the primary keys of
@@ -39,9 +40,7 @@ begin
   v_old_slot := v_job.finished_slot;
   if v_job.depends_on is not null then
     v_job.on_parent_failure := 'run';
-    if exists (select from pgwake.jobs_live as p where p.id = any (v_job.depends_on)) then
-      v_job.has_parents_left := true;
-    end if;
+    v_job.has_parents_left := true;
   end if;
   v_job.has_children := null;
   v_job.status := case

@@ -114,6 +114,7 @@ async def test_a_child_waits_across_queues(connection: Connection) -> None:
 async def test_a_parent_that_does_not_complete_cancels_its_child_and_that_its_own(
     connection: Connection, end: str, when: str
 ) -> None:
+    held: Row = {}
     if when == "before":
         parent = await job_in(connection, end)
     else:

@@ -587,7 +587,9 @@ begin
 
   create index looks_due_idx on pgwake.looks (queue, at);
 
-  create index looks_child_idx on pgwake.looks (child_id)
+  -- Apart from each other, so that nobody wades through the many of the one to find the other: looks that tell
+  -- something of a child, and those that only tell that a parent has completed.
+  create index looks_child_idx on pgwake.looks (child_id, (has_failed is not false))
     where child_id is not null;
 
   -- What claims have to know of kinds, and what inserts do.

@@ -7,8 +7,8 @@
 --
 -- No child waits for ever, and none is let in too early:
 --   Who adds a child, or brings it back, writes a look without a parent in the same
---   transaction; a child that has a look left is not let in. Whoever takes it sees to
---   each parent. A live one is locked, gets has_children and a row in
+--   transaction; a child that has such a look left, or one of a parent that failed, is
+--   not let in. Whoever takes it sees to each parent. A live one is locked, gets has_children and a row in
 --   pgwake.dependencies, in one transaction. So who ends it comes either before, and is
 --   seen to have ended, or after, and finds the row: read committed, his DELETE waits for
 --   our commit and answers with has_children, and his next statement sees the row. Under
@@ -65,7 +65,6 @@ declare
 
   v_mine bigint[];   -- children that we have locked
   v_fresh bigint[];  -- those of them whose parents are all to be seen: some thousand parents
-  v_busy bigint[];   -- children that somebody else has locked
 
   -- Who waits for whom, as far as it is to be seen, and how those parents stand.
   v_pair_children bigint[];
@@ -99,9 +98,6 @@ begin
       select j.id from pgwake.jobs_live as j where j.id = any (v_children) and j.has_parents_left
       order by j.id
       for update skip locked);
-    v_busy := array(
-      select j.id from pgwake.jobs_live as j
-      where j.id = any (v_children) and j.has_parents_left and j.id <> all (v_mine));
     v_fresh := array(
       select f.id
       from (
@@ -185,20 +181,22 @@ begin
     -- that is still locked.
     with looks as materialized (
       select u.tid,
-        u.child = any (v_busy) or (u.parent is not null and u.has_failed is null and u.parent = any (v_locked))
-          as comes_again,
+        case
+          when u.child <> all (v_mine) then (select true from pgwake.jobs_live as j where j.id = u.child and j.has_parents_left)
+          else u.parent is not null and u.has_failed is null and u.parent = any (v_locked)
+        end is true as comes_again,
         u.parent is null and u.child = any (v_mine) and u.child <> all (v_fresh) as is_left
       from unnest(v_tids, v_children, v_parents, v_failed) as u(tid, child, parent, has_failed)
     ),
     put_off as (
       update pgwake.looks as l set at = v_later
-      where l.ctid = any (array(select u.tid from looks as u where u.comes_again and not u.is_left))
+      where l.ctid = any (array(select u.tid from looks as u where u.comes_again))
     ),
     gone as (
       delete from pgwake.looks as l
       where l.ctid = any (array(select u.tid from looks as u where not u.comes_again and not u.is_left))
     )
-    select look_count + count(*) filter (where not u.is_left) into look_count from looks as u;
+    select look_count + count(*) into look_count from looks as u where not u.is_left;
 
     if v_lost <> '{}' or true = any (v_failed) then
       for v_child in
@@ -227,7 +225,8 @@ begin
       from unnest(v_mine) as m(id)
       where (select d.parent_id from pgwake.dependencies as d where d.child_id = m.id order by d.parent_id desc limit 1)
           is null
-        and (select true from pgwake.looks as l where l.child_id = m.id limit 1) is null);
+        and (select true from pgwake.looks as l where l.child_id = m.id and l.has_failed is not false limit 1) is null);
+    continue when v_open = '{}';
     with opened as (
       update pgwake.jobs_live as j
       set has_parents_left = null,

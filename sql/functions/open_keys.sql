@@ -61,14 +61,14 @@ declare
   v_events text[];
   v_all_events text[];
 begin
-  if current_setting('transaction_isolation') <> 'read committed' and exists (
-    select from pgwake.looks as l
-    where l.queue = open_keys.queue and l.at >= open_keys.from_at and l.at <= open_keys.at and l.key is not null
-  ) then
+  perform from pgwake.looks as l
+  where l.queue = open_keys.queue and l.at >= open_keys.from_at and l.at <= open_keys.at and l.key is not null
+  limit 1;
+  if found and current_setting('transaction_isolation') <> 'read committed' then
     perform pgwake.raise_invalid(
       'concurrency keys need transactions that are read committed', 'Claim in a transaction of that level.');
   end if;
-  for v_round in 1..20 loop
+  for v_round in 1..case when found then 20 else 0 end loop  -- none: only looks at children are due
     with due as materialized (
       select l.ctid as tid, l.key, l.at
       from pgwake.looks as l

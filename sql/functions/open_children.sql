@@ -69,11 +69,10 @@ declare
   -- Who waits for whom, as far as it is to be seen, and how those parents stand.
   v_pair_children bigint[];
   v_pair_parents bigint[];
-  v_had bigint[];        -- live, locked by us
+  v_had bigint[];     -- live, locked by us
   v_not_had bigint[];
-  v_locked bigint[];     -- live, locked by another
-  v_completed bigint[];
-  v_lost bigint[];       -- failed, cancelled or gone
+  v_locked bigint[];  -- live, locked by another
+  v_lost bigint[];    -- failed, cancelled or gone; the others have completed
 
   v_open bigint[];
   v_queues text[];
@@ -120,7 +119,6 @@ begin
         and (select true from pgwake.dependencies as d where d.parent_id = u.parent and d.child_id = u.child)
     ) as p;
     v_locked := '{}';
-    v_completed := '{}';
     v_lost := '{}';
     if v_pair_parents is not null then
       v_had := array(
@@ -139,9 +137,8 @@ begin
         )
         select
           coalesce(array_agg(u.id) filter (where k.status in ('waiting', 'pending', 'running')), '{}'),
-          coalesce(array_agg(u.id) filter (where k.status = 'completed'), '{}'),
           coalesce(array_agg(u.id) filter (where k.id is null or k.status in ('failed', 'cancelled')), '{}')
-        into v_locked, v_completed, v_lost
+        into v_locked, v_lost
         from unnest(v_not_had) as u(id)
         left join known as k on k.id = u.id;
       end if;

@@ -2,13 +2,14 @@
 
 Unlike test_state_machine.py, which knows exactly what each call answers, this knows
 what must never be: a lost job, a step between states that do not follow each other, a
-limit exceeded. What an open transaction did is not believed before its commit.
+limit exceeded, a child before its parents. What an open transaction did is not believed
+before its commit.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 from uuid import UUID
 
 import psycopg
@@ -37,7 +38,43 @@ from pgwake.claim_batch(%s, %s, %s, lease => interval '300 s', suspects => %s) a
 """
 ENQUEUE = """
 select pgwake.enqueue('k', queue => %s, priority => %s, concurrency_key => %s,
-  unique_key => %s, on_conflict => %s, delay => %s * interval '1 s')
+  unique_key => %s, on_conflict => %s, delay => %s * interval '1 s',
+  depends_on => %s::bigint[], on_parent_failure => %s)
+"""
+# Children whose parents should have cancelled them, or that should still wait.
+EARLY = """
+select c.id, c.status, p.id, p.status
+from pgwake.jobs as c
+join pgwake.jobs as p on p.id = any (c.depends_on)
+where coalesce(c.on_parent_failure, 'cancel') = 'cancel'
+  and (c.status in ('running', 'completed', 'failed', 'pending')
+    or c.status = 'waiting' and c.has_parents_left is null)
+  and p.status <> 'completed'
+"""
+# Children that nobody has noted to look at, and rows that nobody will delete.
+FORGOTTEN = """
+select c.id, null
+from pgwake.jobs_live as c
+where c.has_parents_left
+  and not exists (select from pgwake.looks as l where l.child_id = c.id)
+  and not exists (
+    select from pgwake.dependencies as d
+    join pgwake.jobs_live as p on p.id = d.parent_id and p.has_children
+    where d.child_id = c.id)
+union all
+select d.child_id, d.parent_id
+from pgwake.dependencies as d
+where not exists (
+    select from pgwake.looks as l
+    where l.child_id = d.child_id and l.parent_id = d.parent_id)
+  and not exists (
+    select from pgwake.jobs_live as p where p.id = d.parent_id and p.has_children)
+"""
+WENT_ON = """
+select count(*) filter (where errors -> -1 ->> 'reason' = 'parent_failed'),
+  count(*) filter (where status = 'running' and on_parent_failure = 'run'),
+  count(*) filter (where status = 'running' and on_parent_failure is null)
+from pgwake.jobs where depends_on is not null
 """
 HOLDERS = """
 select queue, concurrency_key, count(*) from pgwake.jobs_live
@@ -46,7 +83,18 @@ where status in ('pending', 'running') and concurrency_key is not null group by 
 RUNNING = """
 select queue, count(*) from pgwake.jobs_live where status = 'running' group by 1
 """
+FAMILIES = ["cancelled by a parent", "ran whatever became of them", "ran after all"]
 REFUSED = {"55P03", "PW001", "PW002", "PW003", "PW005"}  # a lock, or a rule
+
+
+# Ids of parents, and on_parent_failure.
+Family: TypeAlias = tuple[Sequence[int], str | None]
+
+
+def _added(family: Family) -> set[str]:
+    """Where a job can be after it was added, as long as nobody claims or cancels it."""
+    parents, policy = family
+    return BACK | {"cancelled"} if parents and policy != "run" else BACK
 
 
 @dataclass
@@ -89,7 +137,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.looking.execute(
             "truncate pgwake.jobs, pgwake.queues, pgwake.concurrency_limits,"
             " pgwake.looks, pgwake.rate_buckets, pgwake.tallies, pgwake.tally_sums,"
-            " pgwake.tally_leaves"
+            " pgwake.tally_leaves, pgwake.dependencies"
         )
         self._set_clock()
         for queue in ("q1", "q2"):
@@ -121,14 +169,18 @@ class Lifecycle(RuleBasedStateMachine):
         unique=st.sampled_from(["a", "b"]),
         on_conflict=st.sampled_from(["return", "replace", "raise"]),
         delay=SECONDS,
+        parents=st.lists(PICKS, max_size=3),
+        policy=st.sampled_from([None, "cancel", "run"]),
     )
     def add(self, actor: int, what: str, **given: Any) -> None:
         queue, key, delay = given["queue"], given["key"], given["delay"]
+        family = ([self.pick(one) for one in given["parents"]], given["policy"])
         if what == "insert":
-            self.insert(actor, queue, key, given["count"], given["priority"], delay)
+            count, priority = given["count"], given["priority"]
+            self.insert(actor, queue, key, count, priority, delay, family)
         else:
             unique, on_conflict = given["unique"], given["on_conflict"]
-            self.enqueue(actor, queue, key, unique, on_conflict, delay)
+            self.enqueue(actor, queue, key, unique, on_conflict, delay, family)
 
     @rule(
         actor=ACTORS,
@@ -197,7 +249,7 @@ class Lifecycle(RuleBasedStateMachine):
         flag=st.booleans(),
         rate=st.sampled_from([None, None, 0.1, 100.0]),
         seconds=st.sampled_from([1, 60, 301, 3600]),
-        step=st.sampled_from(["fold", "retention", "keys"]),
+        step=st.sampled_from(["fold", "retention", "keys", "children"]),
     )
     def govern(self, what: str, **given: Any) -> None:
         queue, limit = given["queue"], given["limit"]
@@ -288,18 +340,23 @@ class Lifecycle(RuleBasedStateMachine):
         count: int,
         priority: int,
         delay: int,
+        family: Family = ((), None),
     ) -> None:
+        parents, policy = family
         row = self.act(
             actor,
             "with i as (insert into pgwake.jobs"
-            " (kind, queue, concurrency_key, priority, run_at)"
-            " select 'k', %s, %s, %s, pgwake.now() + %s * interval '1 s'"
+            " (kind, queue, concurrency_key, priority, run_at, depends_on,"
+            " on_parent_failure)"
+            " select 'k', %s, %s, %s, pgwake.now() + %s * interval '1 s',"
+            " nullif(%s::bigint[], '{}'), %s"
             " from generate_series(1, %s) returning id)"
             " select array_agg(id order by id) from i",
-            *(queue, key, priority, delay, count),
+            *(queue, key, priority, delay, list(parents), policy, count),
         )
         for job_id in row[0]:
-            self.becomes(actor, job_id, BACK if key else {"pending"})
+            states = _added(family) if key or parents else {"pending"}
+            self.becomes(actor, job_id, states)
 
     def enqueue(
         self,
@@ -309,14 +366,15 @@ class Lifecycle(RuleBasedStateMachine):
         unique: str,
         on_conflict: str,
         delay: int,
+        family: Family,
     ) -> None:
-        row = self.act(actor, ENQUEUE, queue, 0, key, unique, on_conflict, delay)
+        arguments = (queue, 0, key, unique, on_conflict, delay, list(family[0]))
+        row = self.act(actor, ENQUEUE, *arguments, family[1])
         if row is None:
             return
-        if row[0] not in self.jobs:
-            self.becomes(actor, row[0], BACK)
-        elif on_conflict == "replace":
-            self.seen["replaced"] += 1
+        if on_conflict == "replace" or row[0] not in self.jobs:
+            self.seen["replaced"] += row[0] in self.jobs
+            self.becomes(actor, row[0], _added(family))
 
     def claim(
         self, actor: int, queue: str, count: int, worker: str, suspects: bool
@@ -483,6 +541,14 @@ class Lifecycle(RuleBasedStateMachine):
             self.running_bounds[queue] = count
 
     @invariant()
+    def no_child_comes_before_its_parents_and_none_is_forgotten(self) -> None:
+        assert self.looking.execute(EARLY).fetchall() == []
+        assert self.looking.execute(FORGOTTEN).fetchall() == []
+        went_on = self.looking.execute(WENT_ON).fetchone() or ()
+        for what, count in zip(FAMILIES, went_on, strict=True):
+            self.seen[what] += count
+
+    @invariant()
     def counts_are_those_of_the_rows(self) -> None:
         # In one statement, so that no job becomes due in between.
         both = self.looking.execute(f"select ({COUNTED}), ({TALLIED})").fetchone()
@@ -515,6 +581,8 @@ class Lifecycle(RuleBasedStateMachine):
                             [ids, lease, len(ids)],
                         )
             if LIVE.isdisjoint(self._states(self.looking).values()):
+                count = "select count(*) from pgwake.dependencies"
+                assert self.looking.execute(count).fetchone() == (0,)
                 return
         left = self.looking.execute("select * from pgwake.jobs_live").fetchall()
         raise AssertionError(f"jobs that nothing runs: {left}")

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from sql.lifecycle import Lifecycle
+from sql.lifecycle import FAMILIES, Lifecycle
 
 USUAL = {"completed", "failed", "cancelled", "retry", "released", "replaced"}
+USUAL |= set(FAMILIES)
 USUAL |= {"commit", "rollback", "55P03", "PW003", "PW005", "running"}
 
 

@@ -40,6 +40,46 @@ async def test_a_job_takes_what_the_options_say(
     assert (row["max_attempts"], row["unique_key"]) == (3, "k")
 
 
+async def test_a_job_may_depend_on_others(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    for kind in "ab":
+        await pgwake("enqueue", kind)
+    answer = await pgwake(
+        *("enqueue", "report", "--depends-on", "1", "--depends-on", "2"),
+        *("--on-parent-failure", "run", "--webhook", "https://example.org/hook"),
+    )
+
+    assert answer == Answer(0, "3\n", "")
+    row = await job(connection, 3)
+    assert (row["status"], row["depends_on"]) == ("waiting", [1, 2])
+    assert row["on_parent_failure"] == "run"
+    assert row["webhook"] == "https://example.org/hook"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--depends-on", "7"], 1, "depends on job 7, which does not exist"),
+        (["--depends-on", "a"], 2, "Invalid value for '--depends-on'"),
+        (["--on-parent-failure", "ask"], 2, "'cancel', 'run'"),
+        (["--webhook", "mailto:me"], 1, "jobs_webhook_is_an_http_url"),
+    ],
+)
+async def test_what_it_may_not_depend_on_is_refused(
+    pgwake: Pgwake,
+    connection: Connection,
+    arguments: list[str],
+    code: int,
+    said: str,
+) -> None:
+    refused = await pgwake("enqueue", "report", *arguments)
+
+    assert refused.code == code
+    assert said in " ".join(refused.errors.split())
+    assert await connection.fetchval("select count(*) from pgwake.jobs") == 0
+
+
 async def test_a_delay_counts_from_now(pgwake: Pgwake, connection: Connection) -> None:
     await pgwake("enqueue", "mail", "--delay", "90.5")
     row = await job(connection, 1)

@@ -59,6 +59,13 @@ class Ended(StrEnum):
     CANCELLED = "cancelled"
 
 
+class OnParentFailure(StrEnum):
+    """What becomes of a job when one that it depends on does not complete."""
+
+    CANCEL = "cancel"
+    RUN = "run"
+
+
 class Status(StrEnum):
     """All states of jobs."""
 
@@ -93,6 +100,18 @@ def enqueue(
     concurrency_key: Annotated[
         str | None, typer.Option(help="Jobs with one key wait for each other.")
     ] = None,
+    depends_on: Annotated[
+        list[int] | None,
+        typer.Option(metavar="ID", help="Wait for this job; may be given repeatedly."),
+    ] = None,
+    on_parent_failure: Annotated[
+        OnParentFailure | None,
+        typer.Option(help="When such a job does not complete; default cancel."),
+    ] = None,
+    webhook: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="An http(s) URL that hears how it ended."),
+    ] = None,
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
@@ -112,6 +131,9 @@ def enqueue(
             unique_key=unique_key,
             on_conflict=on_conflict,
             concurrency_key=concurrency_key,
+            depends_on=depends_on or (),
+            on_parent_failure=on_parent_failure,
+            webhook=webhook,
         )
 
     job_id = ask(database_url, add)

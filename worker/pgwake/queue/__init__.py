@@ -54,7 +54,8 @@ _GET_JOB = "select pgwake.get_job($1)"
 _ENQUEUE = """
 select pgwake.enqueue($1, $2, queue => $3, priority => $4, run_at => $5, delay => $6,
                       max_attempts => $7, unique_key => $8, on_conflict => $9,
-                      concurrency_key => $10)
+                      concurrency_key => $10, depends_on => $11,
+                      on_parent_failure => $12, webhook => $13)
 """
 _REPORT_WORKER = "select pgwake.report_worker($1, $2, $3, $4, $5, $6)"
 _FORGET_WORKER = "select pgwake.forget_worker($1)"
@@ -335,6 +336,9 @@ async def enqueue(
     unique_key: str | None = None,
     on_conflict: str = "return",
     concurrency_key: str | None = None,
+    depends_on: Sequence[int] = (),
+    on_parent_failure: str | None = None,
+    webhook: str | None = None,
 ) -> int:
     """Add a job, its payload as JSON text; its id, or that of the live one."""
     job_id: int = await connection.fetchval(
@@ -349,6 +353,9 @@ async def enqueue(
         unique_key,
         on_conflict,
         concurrency_key,
+        depends_on,
+        on_parent_failure,
+        webhook,
     )
     return job_id
 

@@ -536,15 +536,15 @@ create table if not exists pgwake.schedules (
   misfire_limit    int not null default 100,           -- of all: the newest so many
   starts_at        pgwake.job_run_at,                  -- no tick before it; the first one of every
   is_paused        boolean not null default false,
-  next_at          timestamptz,                        -- the next tick; null: a worker is to say
-  last_at          timestamptz,                        -- the last tick that was fired, or left out
+  next_at          pgwake.job_run_at,                  -- the next tick; null: a worker is to say
+  last_at          pgwake.job_run_at,                  -- the last tick that was fired, or left out
   last_job_id      bigint,
   fired_count      bigint not null default 0,          -- ticks that became jobs
   left_out_count   bigint not null default 0,          -- ticks that came while the last job was live
   problem          text,                               -- why a tick can't be computed, or became no job
   problem_at       timestamptz,                        -- when that was last tried
-  created_at       timestamptz not null default pgwake.now(),
-  updated_at       timestamptz not null default pgwake.now(),  -- defined or resumed: ticks before it are not fired
+  created_at       pgwake.job_created_at not null default pgwake.now(),
+  updated_at       pgwake.job_created_at not null default pgwake.now(),  -- defined or resumed: ticks before it are not fired
 
   constraint schedules_pkey primary key (name),
   constraint schedules_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),

@@ -29,29 +29,30 @@ returns table (
 language sql stable
 set search_path = ''
 as $$
+  with clock as materialized (  -- read once, not for each row
+    select pgwake.now() as now, pgwake.now() + interval '2 seconds' as until,
+      pgwake.now() + interval '3 hours' as far
+  )
   select s.name, s.xmin::text, s.cron, s.every, s.timezone, s.misfire, s.misfire_limit,
     case
-      when s.next_at is not null and not c.went_back then s.next_at
+      when s.next_at is not null and (s.last_at > c.far) is not true then s.next_at
       when s.cron is not null then greatest(b.base, s.starts_at)
       else b.anchor + make_interval(secs => extract(epoch from s.every)::float8 * greatest(
         ceil(extract(epoch from b.base - b.anchor) / extract(epoch from s.every)),
         case when s.starts_at is null then 1 else 0 end)::float8)
     end,
-    pgwake.now(), pgwake.now() + interval '2 seconds'
-  from pgwake.schedules as s
+    c.now, c.until
+  from clock as c
+  cross join pgwake.schedules as s
   cross join lateral (
-    select coalesce(s.last_at > pgwake.now() + interval '3 hours', false) as went_back
-  ) as c
-  cross join lateral (
-    select case when not c.went_back then s.last_at end as last_at
+    select case when s.last_at <= c.far then s.last_at end as last_at
   ) as l
   cross join lateral (
-    select greatest(least(s.updated_at, pgwake.now()), l.last_at + interval '1 microsecond') as base,
-      date_trunc('second', coalesce(s.starts_at, l.last_at, least(s.created_at, pgwake.now()))) as anchor
+    select greatest(least(s.updated_at, c.now), l.last_at + interval '1 microsecond') as base,
+      date_trunc('second', coalesce(s.starts_at, l.last_at, least(s.created_at, c.now))) as anchor
   ) as b
-  where not s.is_paused
-    and (s.next_at is null or s.next_at <= pgwake.now() + interval '2 seconds' or c.went_back)
-    and (s.problem_at between pgwake.now() - interval '1 minute' and pgwake.now()) is not true
+  where not s.is_paused and (s.next_at is null or s.next_at <= c.until or s.last_at > c.far)
+    and (s.problem_at between c.now - interval '1 minute' and c.now) is not true
   order by s.next_at, s.name
 $$;
 

@@ -34,10 +34,10 @@ returns table (
 language sql stable
 set search_path = ''
 as $$
-  select s.name, s.cron, s.every, s.timezone, s.kind, s.queue, s.is_paused, s.next_at, s.last_at,
-    s.last_job_id, s.fired_count, s.left_out_count, s.problem, s.payload::jsonb, s.priority::smallint,
+  select s.name, s.cron, s.every, s.timezone, s.kind, s.queue, s.is_paused, s.next_at::timestamptz,
+    s.last_at::timestamptz, s.last_job_id, s.fired_count, s.left_out_count, s.problem, s.payload::jsonb, s.priority::smallint,
     s.max_attempts::int, s.metadata::jsonb, s.concurrency_key::text, s.may_overlap, s.misfire, s.misfire_limit,
-    s.starts_at::timestamptz, s.updated_at
+    s.starts_at::timestamptz, s.updated_at::timestamptz
   from pgwake.schedules as s
   order by s.name
 $$;

@@ -6,7 +6,9 @@
 -- since       no tick is earlier, save that a clock put back by more than three hours begins
 --             anew: the ticks of the time that comes again are fired again
 -- now, until  by the database's clock: ticks up to until are to be fired. Those after now
---             make jobs that are due at their tick, so that these start in time
+--             make jobs that are due at their tick, so that these start in time. With
+--             may_overlap => false until is now: only at the tick is it known whether the
+--             last job is live
 --
 -- Ticks of every are since, since + every, ...; those of cron are the reader's to compute.
 -- A schedule with a problem is left in peace for a minute.
@@ -41,7 +43,7 @@ as $$
         ceil(extract(epoch from b.base - b.anchor) / extract(epoch from s.every)),
         case when s.starts_at is null then 1 else 0 end)::float8)
     end,
-    c.now, c.until
+    c.now, case when s.may_overlap then c.until else c.now end
   from clock as c
   cross join pgwake.schedules as s
   cross join lateral (
@@ -51,7 +53,8 @@ as $$
     select greatest(least(s.updated_at, c.now), l.last_at + interval '1 microsecond') as base,
       date_trunc('second', coalesce(s.starts_at, l.last_at, least(s.created_at, c.now))) as anchor
   ) as b
-  where not s.is_paused and (s.next_at is null or s.next_at <= c.until or s.last_at > c.far)
+  where not s.is_paused and (
+      s.next_at is null or s.next_at <= case when s.may_overlap then c.until else c.now end or s.last_at > c.far)
     and (s.problem_at between c.now - interval '1 minute' and c.now) is not true
   order by s.next_at, s.name
 $$;

@@ -10,7 +10,8 @@
 -- every          1 second to 366 days, in whole seconds; a day is 24 hours. Its ticks count
 --                from starts_at, else from the last tick, or the creation if there was none
 -- starts_at      no tick is before it; default now
--- may_overlap    false: a tick is left out while the job of an earlier one is live
+-- may_overlap    false: a tick is left out while the job of an earlier one is live; ticks are
+--                fired within a second after their time then, and not before it
 -- misfire        of ticks that nobody could fire in time, are fired later: skip: none that is
 --                over a minute late; once: the newest, however late; all: the newest misfire_limit
 --

@@ -80,13 +80,13 @@ SIGNATURES = {
         " live_worker_count bigint)"
     ),
     "list_schedules": (
-        "-> TABLE(name text, cron text, every interval, timezone text, kind text, queue"
-        " text, is_paused boolean, next_at timestamp with time zone, last_at timestamp"
-        " with time zone, last_job_id bigint, fired_count bigint, left_out_count bigint,"
-        " problem text, payload jsonb, priority smallint, max_attempts integer, metadata"
-        " jsonb, concurrency_key text, may_overlap boolean, misfire text, misfire_limit"
-        " integer, starts_at timestamp with time zone, updated_at timestamp with time"
-        " zone)"
+        "-> TABLE(name text, cron text, every interval, timezone text, kind text,"
+        " queue text, is_paused boolean, next_at timestamp with time zone, last_at"
+        " timestamp with time zone, last_job_id bigint, fired_count bigint,"
+        " left_out_count bigint, problem text, payload jsonb, priority smallint,"
+        " max_attempts integer, metadata jsonb, concurrency_key text, may_overlap"
+        " boolean, misfire text, misfire_limit integer, starts_at timestamp with time"
+        " zone, updated_at timestamp with time zone)"
     ),
     "list_workers": (
         "-> TABLE(name text, host text, pid integer, version text, queues text[],"

@@ -7,7 +7,7 @@ from pgwake.connection import Connection, Session, describe
 from pgwake.errors import InvalidScheduleError
 from pgwake.metrics import Metrics
 from pgwake.queue import schedules
-from pgwake.schedule import Due, plan
+from pgwake.schedule import MISFIRE_GRACE, Due, plan
 
 log = structlog.get_logger()
 
@@ -40,6 +40,8 @@ class Scheduler:
 
         fired = await self._session.call(fire)
         if fired is not None:
+            if ticks and ticks[0] < due.now - MISFIRE_GRACE:
+                log.warning("schedule fired late", schedule=due.name, tick=str(ticks[0]))
             self._metrics.ticked("fired", fired)
             self._metrics.ticked("left_out", len(ticks) - fired)
 

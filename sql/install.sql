@@ -112,6 +112,15 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/pause_queue.sql
 \ir functions/resume_queue.sql
 \ir functions/peek_jobs.sql
+\ir functions/cron_problem.sql
+\ir functions/schedule.sql
+\ir functions/unschedule.sql
+\ir functions/pause_schedule.sql
+\ir functions/resume_schedule.sql
+\ir functions/list_schedules.sql
+\ir functions/due_schedules.sql
+\ir functions/fire_schedule.sql
+\ir functions/note_schedule_problem.sql
 \ir functions/say_time.sql
 \ir functions/say_name.sql
 \ir functions/say_jobs.sql

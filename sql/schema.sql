@@ -13,6 +13,7 @@
 --          pgwake.dependencies    which live jobs others wait for
 --          pgwake.looks           when to look whether a job that waits can be let in
 --          pgwake.rate_buckets    what is left of each queue's rate
+--          pgwake.schedules       what is enqueued again and again, by cron or by an interval
 --          pgwake.workers         who works, for people to look at
 --          pgwake.tallies         what happened when, and what rows came and went by it, appended by every statement
 --            tally_sums           the same, folded by maintain('fold'); the view tally_rows is both together
@@ -535,26 +536,32 @@ create table if not exists pgwake.schedules (
   may_overlap      boolean not null default true,      -- false: a tick is left out while the last job is live
   misfire          text not null default 'once',       -- of ticks that were missed: skip, once, all
   misfire_limit    int not null default 100,           -- of all: the newest so many
+  starts_at        pgwake.job_run_at,                  -- no tick before it; the first one of every
   is_paused        boolean not null default false,
-  next_at          timestamptz,                        -- the next tick; null: a worker is to say
-  last_at          timestamptz,                        -- the last tick that was fired, or left out
+  next_at          pgwake.job_run_at,                  -- the next tick; null: a worker is to say
+  last_at          pgwake.job_run_at,                  -- the last tick that was fired, or left out
   last_job_id      bigint,
-  problem          text,                               -- why no worker can say the next tick
-  created_at       timestamptz not null default pgwake.now(),
-  updated_at       timestamptz not null default pgwake.now(),
+  fired_count      bigint not null default 0,          -- ticks that became jobs
+  left_out_count   bigint not null default 0,          -- ticks that came while the last job was live
+  problem          text,                               -- why a tick can't be computed, or became no job
+  problem_at       timestamptz,                        -- when that was last tried
+  created_at       pgwake.job_created_at not null default pgwake.now(),
+  updated_at       pgwake.job_created_at not null default pgwake.now(),  -- defined or resumed: ticks before it are not fired
 
   constraint schedules_pkey primary key (name),
   constraint schedules_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),
   constraint schedules_kind_is_1_to_128_bytes check (octet_length(kind) between 1 and 128),
   constraint schedules_queue_is_1_to_128_bytes check (octet_length(queue) between 1 and 128),
   constraint schedules_have_cron_or_every check (num_nonnulls(cron, every) = 1),
-  constraint schedules_cron_is_at_most_256_bytes check (octet_length(cron) between 1 and 256),
+  constraint schedules_cron_is_1_to_256_bytes check (octet_length(cron) between 1 and 256),
   constraint schedules_every_is_1_second_to_366_days
     check (every between interval '1 second' and interval '366 days'),
-  constraint schedules_timezone_is_at_most_128_bytes check (octet_length(timezone) between 1 and 128),
+  constraint schedules_every_is_in_whole_seconds check (every = date_trunc('second', every)),
+  constraint schedules_timezone_is_1_to_128_bytes check (octet_length(timezone) between 1 and 128),
   constraint schedules_misfire_is_known check (misfire in ('skip', 'once', 'all')),
   constraint schedules_misfire_limit_is_1_to_10000 check (misfire_limit between 1 and 10000),
-  constraint schedules_next_is_after_last check (next_at > last_at)
+  constraint schedules_next_is_after_last check (next_at > last_at),
+  constraint schedules_problem_has_its_time check ((problem is null) = (problem_at is null))
 );
 
 -- Inside a block, since "create index if not exists" would lock out writers even where the index exists.

@@ -15,13 +15,13 @@ from uuid import UUID
 import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     rule,
 )
 
 from sql.comparison import COUNTED, TALLIED
+from sql.schedule_rules import ScheduleRules
 
 ACTORS = st.integers(0, 1)
 QUEUES = st.sampled_from(["q1", "q2"])
@@ -114,7 +114,7 @@ class Actor:
     effects: list[Callable[[], None]] = field(default_factory=list)
 
 
-class Lifecycle(RuleBasedStateMachine):
+class Lifecycle(ScheduleRules):
     """All transitions, from two sessions at once."""
 
     sessions: ClassVar[list[psycopg.Connection]]  # two that act, one that looks
@@ -137,7 +137,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.looking.execute(
             "truncate pgwake.jobs, pgwake.queues, pgwake.concurrency_limits,"
             " pgwake.looks, pgwake.rate_buckets, pgwake.tallies, pgwake.tally_sums,"
-            " pgwake.tally_leaves, pgwake.dependencies"
+            " pgwake.tally_leaves, pgwake.dependencies, pgwake.schedules"
         )
         self._set_clock()
         for queue in ("q1", "q2"):

@@ -30,6 +30,11 @@ SIGNATURES = {
     "complete_job": "job_id bigint, lease_id uuid, result jsonb -> void",
     "complete_jobs": "job_ids bigint[], lease_ids uuid[], results jsonb[] -> text[]",
     "declare_kinds": "kinds jsonb, version text, worker text -> integer",
+    "due_schedules": (
+        "-> TABLE(name text, version text, cron text, every interval, timezone text,"
+        " misfire text, misfire_limit integer, since timestamp with time zone, now"
+        " timestamp with time zone, until timestamp with time zone)"
+    ),
     "enqueue": (
         "kind text, payload jsonb, queue text, priority integer, run_at timestamp"
         " with time zone, delay interval, max_attempts integer, unique_key text,"
@@ -45,6 +50,10 @@ SIGNATURES = {
     "fail_jobs": (
         "job_ids bigint[], lease_ids uuid[], errors text[], tracebacks text[], reasons"
         " text[], retry_ins interval[], retryables boolean[] -> text[]"
+    ),
+    "fire_schedule": (
+        "name text, version text, ticks timestamp with time zone[], next_at timestamp"
+        " with time zone -> integer"
     ),
     "force_complete_job": "job_id bigint, reason text -> void",
     "force_fail_job": "job_id bigint, reason text -> void",
@@ -73,6 +82,15 @@ SIGNATURES = {
         " zone, bounce_count bigint, bounced_at timestamp with time zone,"
         " live_worker_count bigint)"
     ),
+    "list_schedules": (
+        "-> TABLE(name text, cron text, every interval, timezone text, kind text,"
+        " queue text, is_paused boolean, next_at timestamp with time zone, last_at"
+        " timestamp with time zone, last_job_id bigint, fired_count bigint,"
+        " left_out_count bigint, problem text, payload jsonb, priority smallint,"
+        " max_attempts integer, metadata jsonb, concurrency_key text, may_overlap"
+        " boolean, misfire text, misfire_limit integer, starts_at timestamp with time"
+        " zone, updated_at timestamp with time zone)"
+    ),
     "list_workers": (
         "-> TABLE(name text, host text, pid integer, version text, queues text[],"
         " kinds text[], started_at timestamp with time zone, seen_at timestamp with"
@@ -83,6 +101,7 @@ SIGNATURES = {
     "mute": "queue text -> boolean",
     "next_run_at": "queue text -> timestamp with time zone",
     "next_suspect_at": "queues text[] -> timestamp with time zone",
+    "note_schedule_problem": "name text, version text, problem text -> boolean",
     "now": "-> timestamp with time zone",
     "open_writers": "-> text[]",
     "park": "queue text, muted boolean -> boolean",
@@ -93,6 +112,7 @@ SIGNATURES = {
     "pause_queue": (
         "queue text, until timestamp with time zone -> timestamp with time zone"
     ),
+    "pause_schedule": "name text -> boolean",
     "peek_jobs": (
         "queue text, count integer -> TABLE(id bigint, kind text, priority smallint,"
         " run_at timestamp with time zone, attempt integer, crash_count integer,"
@@ -110,6 +130,7 @@ SIGNATURES = {
         " text -> void"
     ),
     "resume_queue": "queue text -> boolean",
+    "resume_schedule": "name text -> boolean",
     "retry_delay": (
         "attempt integer, base interval, cap interval, jitter double precision,"
         " draw double precision -> interval"
@@ -120,12 +141,19 @@ SIGNATURES = {
         " kind text, run_at timestamp with time zone, payload jsonb, outcome text)"
     ),
     "retry_job": "job_id bigint -> void",
+    "schedule": (
+        "name text, cron text, kind text, payload jsonb, queue text, timezone text,"
+        " every interval, priority integer, max_attempts integer, metadata jsonb,"
+        " concurrency_key text, may_overlap boolean, misfire text, misfire_limit"
+        " integer, starts_at timestamp with time zone -> boolean"
+    ),
     "snooze_job": "job_id bigint, lease_id uuid, delay interval -> text",
     "sweep_expired_leases": (
         "max_jobs integer -> TABLE(queue text, kind text, job_count bigint)"
     ),
     "unmute": "queue text -> void",
     "unpark": "queue text, muted boolean -> boolean",
+    "unschedule": "name text -> boolean",
     "unwatch": "-> void",
     "watch": "-> void",
 }
@@ -147,6 +175,7 @@ INTERNAL |= {"explain_place", "explain_policy", "explain_run", "explain_wait"}
 INTERNAL |= {"explain_workers", "forget_stale_reports", "is_live", "note_bounces"}
 INTERNAL |= {"say_jobs", "say_name", "say_time"}
 INTERNAL |= {"payload_problem", "type_problem"}
+INTERNAL |= {"cron_problem"}
 INTERNAL |= {"free_children", "note_children", "send_webhooks"}
 INTERNAL |= {"explain_parents", "look_at_children", "open_children"}
 

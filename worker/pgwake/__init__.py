@@ -1,9 +1,10 @@
 """pgwake: a job queue in PostgreSQL, with an asyncio worker that sleeps until woken."""
 
-from pgwake.errors import ConfigurationError, PgwakeError
+from pgwake.errors import ConfigurationError, InvalidScheduleError, PgwakeError
 from pgwake.job import Job
 from pgwake.outcomes import Discard, Retry, Snooze
 from pgwake.registry import Registry, job
+from pgwake.schedule import next_ticks
 from pgwake.settings import Settings
 from pgwake.version import __version__
 from pgwake.worker import Worker
@@ -11,6 +12,7 @@ from pgwake.worker import Worker
 __all__ = [
     "ConfigurationError",
     "Discard",
+    "InvalidScheduleError",
     "Job",
     "PgwakeError",
     "Registry",
@@ -20,4 +22,5 @@ __all__ = [
     "Worker",
     "__version__",
     "job",
+    "next_ticks",
 ]

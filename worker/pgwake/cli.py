@@ -13,7 +13,15 @@ import asyncpg
 import typer
 from rich.console import Console
 
-from pgwake import cli_jobs, cli_queues, install, logs, names, queue
+from pgwake import (
+    cli_jobs,
+    cli_queues,
+    cli_schedules,
+    install,
+    logs,
+    names,
+    queue,
+)
 from pgwake.errors import EXIT_CONFIG, ConfigurationError, PgwakeError
 from pgwake.settings import Settings
 from pgwake.supervisor import Supervisor
@@ -145,3 +153,4 @@ for _command, _name, _panel in (
     (cli_queues.kinds, "kinds", QUEUES),
 ):
     app.command(_name, rich_help_panel=_panel)(_command)
+app.add_typer(cli_schedules.app, name="schedule", rich_help_panel=JOBS)

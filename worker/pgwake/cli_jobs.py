@@ -13,8 +13,6 @@ from rich.console import Console
 
 from pgwake import queue
 from pgwake.connection import Connection
-from pgwake.errors import InvalidValueError
-from pgwake.jsontext import dumps
 from pgwake.terminal import (
     DryRun,
     Json,
@@ -28,6 +26,7 @@ from pgwake.terminal import (
     describe,
     duration,
     instant,
+    json_object,
     note,
     print_json,
     say,
@@ -122,7 +121,7 @@ def enqueue(
         return await queue.enqueue(
             connection,
             kind,
-            _object("the payload", text),
+            json_object("the payload", text),
             queue=queue_name,
             priority=priority,
             run_at=instant("--run-at", run_at),
@@ -264,7 +263,7 @@ def retry(
 
         _each(ids, again, as_json=as_json, database_url=database_url)
         return
-    merged = None if patch is None else _object("--patch", patch)
+    merged = None if patch is None else json_object("--patch", patch)
 
     def redrive(*, dry_run: bool) -> list[Row]:
         return ask(
@@ -441,13 +440,3 @@ def _each(
 
 def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{n} {what}" for what, n in counts.items() if n) or "none"
-
-
-def _object(what: str, text: str) -> str:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise InvalidValueError(f"{what} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InvalidValueError(f'{what} must be a JSON object, such as {{"to": 1}}')
-    return dumps(value)

@@ -22,5 +22,9 @@ class InvalidPayloadError(PgwakeError):
     """A job's payload does not fit its handler's signature; the message says where."""
 
 
+class InvalidScheduleError(PgwakeError, ValueError):
+    """A cron expression or a time zone can't be read; the message says why."""
+
+
 class InvalidValueError(PgwakeError, ValueError):
     """A value can't be stored as JSON in PostgreSQL; the message names why."""

@@ -58,6 +58,12 @@ class Metrics:
         self._lease_lost = self._counts(
             "leases_lost", "ends refused since the lease was lost", job
         )
+        self._ticks = self._counter(
+            "schedule_ticks",
+            "ticks of schedules: fired, left_out while the last job was live, or looks"
+            " that were refused for the schedule's problem",
+            ("outcome",),
+        )
         self._woken = self._counter(
             "wakeups", "looks at a queue, by what caused them", ("queue", "cause")
         )
@@ -145,6 +151,10 @@ class Metrics:
     def crashed(self, queue: str, kind: str, count: int) -> None:
         """Count jobs that were taken from a dead worker."""
         self._crashed.labels(queue, self._kind(kind)).inc(count)
+
+    def ticked(self, outcome: str, count: int) -> None:
+        """Count ticks of schedules."""
+        self._ticks.labels(outcome).inc(count)
 
     def woken(self, queue: str, cause: str) -> None:
         """Count a wake-up."""

@@ -1,6 +1,7 @@
 """What the commands share: options, questions to the database, tables, answers."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -161,6 +162,21 @@ def duration(option: str, seconds: float | None) -> timedelta | None:
         return timedelta(seconds=seconds)
     except (ValueError, OverflowError):
         raise InvalidValueError(f"{option} {seconds}: use seconds, 0 to 3e9") from None
+
+
+def json_object(what: str, text: str) -> str:
+    """Read a JSON object; the same as JSON text that PostgreSQL takes.
+
+    Raises:
+        InvalidValueError: It is none.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidValueError(f"{what} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidValueError(f'{what} must be a JSON object, such as {{"to": 1}}')
+    return dumps(value)
 
 
 def confirm(text: str, *, yes: bool) -> None:

@@ -13,6 +13,7 @@ from pgwake.connection import MAX_BACKOFF_SECONDS, Connection, Session, describe
 from pgwake.http import Health
 from pgwake.metrics import Metrics
 from pgwake.presence import Presence
+from pgwake.scheduler import Scheduler
 
 log = structlog.get_logger()
 
@@ -27,12 +28,13 @@ STEPS = {
     "keys": 60.0,
     "recount": 3600.0,
 }
+SCHEDULE_SECONDS = 1.0
 STATS_SECONDS = 10.0
 REPORT_SECONDS = 10.0
 
 
 class Upkeep:
-    """Calls the steps of maintain, reports the worker, refreshes the queues' gauges.
+    """Calls the steps of maintain, fires schedules, reports the worker, sets gauges.
 
     Args:
         session: A session of its own.
@@ -57,11 +59,18 @@ class Upkeep:
         self._metrics = metrics
         self._presence = presence
         self._renewal_interval = renewal_interval
+        self._scheduler = Scheduler(session, metrics)
 
     async def run(self) -> None:
         """Do it for ever; nothing that the database answers ends it."""
         now = monotonic()
-        due = {step: now + random.uniform(0, every) for step, every in STEPS.items()}  # noqa: S311
+        every = {
+            "schedules": SCHEDULE_SECONDS,
+            "stats": STATS_SECONDS,
+            "report": REPORT_SECONDS,
+            **STEPS,
+        }
+        due = {step: now + random.uniform(0, every[step]) for step in every}  # noqa: S311
         due["report"] = due["stats"] = now
         while True:
             step = min(due, key=lambda name: due[name])
@@ -71,12 +80,13 @@ class Upkeep:
                     await self._session.call(self._presence.report)
                 elif step == "stats":
                     await self._show_queues()
+                elif step == "schedules":
+                    await self._scheduler.fire_due()
                 else:
                     await self._do(step)
                 self._health.database_seen_at = monotonic()
             except asyncpg.PostgresError as error:
                 log.error("upkeep refused", step=step, error=describe(error))
-            every = STEPS | {"stats": STATS_SECONDS, "report": REPORT_SECONDS}
             due[step] = monotonic() + every[step] * random.uniform(0.9, 1.1)  # noqa: S311
 
     async def _do(self, step: str) -> None:

@@ -73,6 +73,8 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/force_complete_job.sql
 \ir functions/force_fail_job.sql
 \ir functions/extend_leases.sql
+\ir functions/set_progresses.sql
+\ir functions/set_progress.sql
 \ir functions/release_jobs.sql
 \ir functions/snooze_job.sql
 \ir functions/ask_workers.sql
@@ -97,6 +99,7 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/sum_tallies.sql
 \ir functions/get_queue_stats.sql
 \ir functions/get_job.sql
+\ir functions/get_parent_results.sql
 \ir functions/next_run_at.sql
 \ir functions/next_suspect_at.sql
 \ir functions/is_live.sql

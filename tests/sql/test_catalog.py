@@ -50,6 +50,9 @@ SIGNATURES = {
     "force_fail_job": "job_id bigint, reason text -> void",
     "forget_worker": "worker text -> boolean",
     "get_job": "job_id bigint -> jsonb",
+    "get_parent_results": (
+        "job_id bigint -> TABLE(parent_id bigint, kind text, status text, result jsonb)"
+    ),
     "get_queue_stats": (
         "queue text -> TABLE(queue text, pending_count bigint, scheduled_count"
         " bigint, waiting_count bigint, running_count bigint, completed_count bigint,"
@@ -117,6 +120,10 @@ SIGNATURES = {
         " kind text, run_at timestamp with time zone, payload jsonb, outcome text)"
     ),
     "retry_job": "job_id bigint -> void",
+    "set_progress": "job_id bigint, lease_id uuid, progress jsonb -> text",
+    "set_progresses": (
+        "job_ids bigint[], lease_ids uuid[], progresses jsonb[] -> text[]"
+    ),
     "snooze_job": "job_id bigint, lease_id uuid, delay interval -> text",
     "sweep_expired_leases": (
         "max_jobs integer -> TABLE(queue text, kind text, job_count bigint)"

@@ -1,7 +1,7 @@
 """pgwake: a job queue in PostgreSQL, with an asyncio worker that sleeps until woken."""
 
-from pgwake.errors import ConfigurationError, PgwakeError
-from pgwake.job import Job
+from pgwake.errors import ConfigurationError, LeaseLostError, PgwakeError
+from pgwake.job import Job, ParentResult
 from pgwake.outcomes import Discard, Retry, Snooze
 from pgwake.registry import Registry, job
 from pgwake.settings import Settings
@@ -12,6 +12,8 @@ __all__ = [
     "ConfigurationError",
     "Discard",
     "Job",
+    "LeaseLostError",
+    "ParentResult",
     "PgwakeError",
     "Registry",
     "Retry",

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, cast
 
 import asyncpg
-import structlog
 
 from pgwake import connection as connections
 from pgwake.connection import Connection, Session, backoff, is_transient
@@ -15,10 +14,6 @@ from pgwake.job import Isolation, Job, ParentResult
 from pgwake.progress import Reports
 from pgwake.queue import completion
 from pgwake.transaction import Transaction
-
-log = structlog.get_logger()
-
-OUTCOME_SECONDS = 30.0  # to find out whether a commit has happened
 
 
 class Service:
@@ -73,7 +68,7 @@ class Service:
     async def lease_outcome(self, job: Job) -> str | None:
         """Ask what became of a job under its lease; None: no answer in time."""
         with suppress(TimeoutError, asyncpg.PostgresError):
-            async with asyncio.timeout(OUTCOME_SECONDS):
+            async with asyncio.timeout(2 * self.timeout):
                 (outcome,) = await self._session.call(
                     lambda connection: completion.lease_outcomes(
                         connection, [job.id], [job.lease_id]
@@ -113,10 +108,14 @@ class Service:
     async def release(self, connection: Connection) -> None:
         """Take one back; one that can't be used again is closed."""
         assert self._pool is not None  # noqa: S101, it came from there
-        try:
+        failures = (
+            OSError,
+            TimeoutError,
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+        )
+        with suppress(*failures):  # upon which the pool has closed it
             await self._pool.release(cast(Any, connection), timeout=self.timeout)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            log.debug("connection of a handler closed")
 
     def close(self) -> None:
         """Close all connections; what is open is rolled back."""

@@ -406,7 +406,12 @@ async def list_jobs(
 ) -> list[dict[str, Any]]:
     """Return jobs, the newest first, before an id."""
     rows = await connection.fetch(_LIST_JOBS, queue, kind, status, before, limit)
-    return [dict(row) for row in rows]
+    return [{**row, "progress": parsed(row["progress"])} for row in rows]
+
+
+def parsed(text: str | None) -> Any:
+    """Return the value of a JSON text; None for none."""
+    return None if text is None else json.loads(text)
 
 
 async def peek_jobs(

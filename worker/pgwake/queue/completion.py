@@ -3,11 +3,10 @@
 Values go as text: the connection is a handler's, who may have set a codec for jsonb.
 """
 
-import json
 from typing import Any
 from uuid import UUID
 
-from pgwake.queue import Connection
+from pgwake.queue import Connection, parsed
 
 _COMPLETE_JOB = "select pgwake.complete_job($1, $2, $3::text::jsonb)"
 _LEASE_OUTCOMES = """
@@ -41,6 +40,6 @@ async def parent_results(
 ) -> list[tuple[int, str, str, Any]]:
     """Return (id, kind, status, result) of a job's parents."""
     return [
-        (row[0], row[1], row[2], None if row[3] is None else json.loads(row[3]))
+        (row[0], row[1], row[2], parsed(row[3]))
         for row in await connection.fetch(_PARENT_RESULTS, job_id)
     ]

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from pgwake.queue import Connection
+from pgwake.queue import Connection, parsed
 
 _SET_PROGRESSES = "select pgwake.set_progresses($1, $2, $3::text[]::jsonb[])"
 _IN_PROGRESS = """
-select j.id, j.kind, j.queue, j.claimed_by, j.started_at, j.progress::text
+select j.id, j.queue, j.kind, j.started_at, j.claimed_by, j.progress::text
 from pgwake.jobs_live as j
 where j.status = 'running' and j.progress is not null
   and ($1::text is null or j.queue = $1)
@@ -34,4 +34,5 @@ async def jobs_in_progress(
     connection: Connection, queue: str | None, limit: int
 ) -> list[dict[str, Any]]:
     """Return running jobs that say how far they are, the longest-running first."""
-    return [dict(row) for row in await connection.fetch(_IN_PROGRESS, queue, limit)]
+    rows = await connection.fetch(_IN_PROGRESS, queue, limit)
+    return [{**row, "progress": parsed(row["progress"])} for row in rows]

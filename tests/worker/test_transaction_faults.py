@@ -275,6 +275,27 @@ async def test_a_commit_whose_answer_is_lost_counts_once_and_is_known(
     assert (line["job"], line["outcome"]) == (job_id, "completed")
 
 
+async def test_a_commit_that_has_begun_is_not_cut_short(
+    connection: Connection, database: str
+) -> None:
+    await connection.execute(SCHEMA + SLOW_COMMIT)
+    after: list[str] = []
+    job_id = await insert(connection, "pay", max_attempts=1)
+    with capture_logs() as lines:
+        async with embedded(database, paying(after, timeout=0.5)) as worker:
+            row = await ended(connection, job_id)
+            await wait_for(
+                lambda: asyncio.sleep(0, total(worker, "jobs_completed") == 1)
+            )
+
+    assert (row["status"], row["errors"]) == ("completed", None)
+    assert await payments(connection) == (1, 1)
+    # It is stopped as soon as it has committed.
+    assert after == []
+    (line,) = [line for line in lines if line["event"].startswith("handler stopped")]
+    assert (line["job"], line["reason"]) == (job_id, "timeout")
+
+
 async def test_a_commit_that_nobody_can_ask_about_counts_once_too(
     connection: Connection, database: str
 ) -> None:

@@ -1,6 +1,7 @@
 """How far the jobs of this process are: what handlers report, written together."""
 
 import asyncio
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -31,45 +32,39 @@ class Reports:
         self._loop = asyncio.get_running_loop()
         self._more = asyncio.Event()
         self._news: dict[Job, str | None] = {}
+        self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
         return bool(self._news)
 
     def put(self, job: Job, text: str | None) -> None:
         """Take a report, JSON text; from any thread."""
-        self._news[job] = text
-        # In this order: run() clears the event before it takes the news.
+        with self._lock:
+            self._news[job] = text
+        # In this order: run() clears the event before it looks at the news.
         if not self._more.is_set():
             with suppress(RuntimeError):  # the loop is closed: nobody writes any more
                 self._loop.call_soon_threadsafe(self._more.set)
 
-    def take(self, jobs: Iterable[Job]) -> dict[Job, str | None]:
-        """Take out the reports of some jobs, those that have any."""
-        taken = {}
-        for job in jobs:
-            with suppress(KeyError):
-                taken[job] = self._news.pop(job)
-        return taken
+    def newest(self, jobs: Iterable[Job]) -> dict[Job, str | None]:
+        """Return the reports of some jobs that are not known to be written."""
+        with self._lock:
+            return {job: self._news[job] for job in jobs if job in self._news}
 
     async def run(self) -> None:
         """Write for ever."""
         while True:
             await self._more.wait()
             self._more.clear()
-            for job, text in (
-                await self.write(self._session, list(self._news))
-            ).items():
-                self._news.setdefault(job, text)
+            if await self.write(self._session, list(self._news)):
                 self._more.set()
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def write(
-        self, session: Session, jobs: Iterable[Job]
-    ) -> dict[Job, str | None]:
-        """Write the reports of some jobs; those that met a locked row are returned."""
-        news = self.take(jobs)
+    async def write(self, session: Session, jobs: Iterable[Job]) -> bool:
+        """Write the reports of some jobs; whether any is left: its row is locked."""
+        news = self.newest(jobs)
         if not news:
-            return {}
+            return False
         try:
             outcomes = await session.call(
                 lambda connection: progress.set_progresses(
@@ -80,20 +75,16 @@ class Reports:
                 )
             )
         except asyncpg.PostgresError as error:
-            if len(news) == 1:  # its JSON is longer in the database's form
-                (job,) = news
-                log.warning(
-                    "progress refused", job=job.id, kind=job.kind, error=describe(error)
-                )
-                return {}
-            skipped: dict[Job, str | None] = {}
-            for job, text in news.items():  # the others must not suffer
-                self._news.setdefault(job, text)
-                skipped |= await self.write(session, [job])
-            return skipped
-        # Who has lost the lease hears of that otherwise.
-        return {
-            job: text
-            for (job, text), outcome in zip(news.items(), outcomes, strict=True)
-            if outcome == "skipped"
-        }
+            if len(news) > 1:  # one of them is refused; the others must not suffer
+                return any([await self.write(session, [job]) for job in news])
+            (job,) = news
+            log.warning(
+                "progress refused", job=job.id, kind=job.kind, error=describe(error)
+            )
+            outcomes = ["refused"]
+        with self._lock:
+            for (job, text), outcome in zip(news.items(), outcomes, strict=True):
+                is_newest = self._news.get(job, job) is text
+                if is_newest and outcome != "skipped":
+                    del self._news[job]
+        return "skipped" in outcomes

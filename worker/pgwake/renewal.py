@@ -119,7 +119,7 @@ class Renewal:
             job.renewed_at = asked_at
             if outcome == "cancel_requested":
                 self._tell(job, "cancelled")
-            elif outcome != "extended" and job in self._holdings:
+            elif outcome != "extended":
                 lost.append(job)
         if lost:
             await self._tell_lost(lost)
@@ -134,7 +134,7 @@ class Renewal:
             )
         except asyncpg.PostgresError as error:
             log.error("renewal refused", error=describe(error), jobs=len(jobs))
-            return
+            return  # until the next renewal
         for job, outcome in zip(jobs, outcomes, strict=True):
-            if outcome != "completed":
+            if outcome != "completed" and job in self._holdings:
                 self._tell(job, "lease_lost")

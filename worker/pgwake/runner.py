@@ -135,7 +135,7 @@ class Runner:
             self.running.discard(job)
 
         seconds = monotonic() - started
-        if job.is_completed:
+        if job.completion is not None and job.completion.is_done:
             if result is not None or problem is not None:
                 self._finisher.ignore(job, problem)
         elif job.should_stop:

@@ -120,10 +120,8 @@ class Transaction:
         try:
             _check_open(connection)
             async with asyncio.timeout(self._pool.timeout):
-                for text in self._reports.take([job]).values():
-                    await progress.set_progresses(
-                        connection, [job.id], [job.lease_id], [text]
-                    )
+                for text in self._reports.newest([job]).values():
+                    await _report(connection, job, text)
                 await completion.complete_job(
                     connection, job.id, job.lease_id, self._completion.result
                 )
@@ -179,6 +177,13 @@ class Transaction:
         return LeaseLostError(
             f"the lease of job {self._job.id} is lost: nothing was written"
         )
+
+
+async def _report(connection: Connection, job: Job, text: str | None) -> None:
+    # One that is refused must not harm the rest; Reports tells of it.
+    with suppress(asyncpg.PostgresError):
+        async with connection.transaction():
+            await progress.set_progresses(connection, [job.id], [job.lease_id], [text])
 
 
 def _check_open(connection: Connection) -> None:

@@ -74,6 +74,8 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/force_complete_job.sql
 \ir functions/force_fail_job.sql
 \ir functions/extend_leases.sql
+\ir functions/set_progresses.sql
+\ir functions/set_progress.sql
 \ir functions/release_jobs.sql
 \ir functions/snooze_job.sql
 \ir functions/ask_workers.sql

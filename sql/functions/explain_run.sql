@@ -1,5 +1,5 @@
--- For explain_job: who runs a running job, until when that holds, and who wants it
--- cancelled, a line each. Rides workers_pkey.
+-- For explain_job: who runs a running job, until when that holds, how far it is, and who
+-- wants it cancelled, a line each. Rides workers_pkey.
 create or replace function pgwake.explain_run(job pgwake.jobs_live)
 returns text[]
 language plpgsql stable
@@ -25,6 +25,10 @@ begin
         'Every worker sweeps each second; without one, select pgwake.maintain(''sweep'').',
         pgwake.say_time(job.lease_expires_at))
     end];
+  if job.progress is not null then
+    v_lines := v_lines || format(
+      'It reports: %s', regexp_replace(left(job.progress::text, 200), '[[:cntrl:]]', '?', 'g'));
+  end if;
   if job.cancel_requested_at is not null then
     v_lines := v_lines || format(
       'It is to be cancelled since %s; %s hears of it at the latest when it renews the lease.',

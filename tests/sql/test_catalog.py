@@ -147,6 +147,10 @@ SIGNATURES = {
         " concurrency_key text, may_overlap boolean, misfire text, misfire_limit"
         " integer, starts_at timestamp with time zone -> boolean"
     ),
+    "set_progress": "job_id bigint, lease_id uuid, progress jsonb -> text",
+    "set_progresses": (
+        "job_ids bigint[], lease_ids uuid[], progresses jsonb[] -> text[]"
+    ),
     "snooze_job": "job_id bigint, lease_id uuid, delay interval -> text",
     "sweep_expired_leases": (
         "max_jobs integer -> TABLE(queue text, kind text, job_count bigint)"

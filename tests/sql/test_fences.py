@@ -25,6 +25,7 @@ from support import Connection
 SINGLE: dict[str, dict[str, Any]] = {
     "complete_job": {},
     "fail_job": {},
+    "set_progress": {"progress": 1},
     "snooze_job": {"delay": timedelta(0)},
 }
 BATCH = ["complete_jobs", "fail_jobs", "release_jobs", "extend_leases"]

@@ -26,6 +26,7 @@ where schemaname = 'pgwake' and relname like 'jobs\\_%' and seq_tup_read > 0
 RANK: dict[str, dict[str, Any]] = {
     "complete_job": {},
     "fail_job": {},
+    "set_progress": {"progress": 1},
     "snooze_job": {"delay": timedelta(0)},
 }
 BATCHES = ["complete_jobs", "fail_jobs", "release_jobs", "extend_leases"]

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 from structlog.testing import capture_logs
 
+from pgwake import Job, Registry
 from pgwake.connection import connect as connect_worker
 from pgwake.connection import is_pooled
 from sql.helpers import insert
@@ -169,3 +170,26 @@ async def test_a_connection_is_told_from_a_poolers(
         connection.terminate()
 
     assert found == [False, True, True]
+
+
+async def test_a_handlers_transaction_works_through_a_transaction_pooler(
+    connection: Connection, transaction_pooler: str
+) -> None:
+    await connection.execute("create table paid (job bigint)")
+    registry = Registry()
+
+    @registry.job("pay")
+    async def pay(job: Job) -> None:
+        async with job.transaction() as transaction:
+            await transaction.execute("insert into paid values ($1)", job.id)
+            job.report_progress("paid")
+
+    ids = [await insert(connection, "pay") for _ in range(30)]
+    async with embedded(transaction_pooler, registry, poll_interval=POLL_SECONDS):
+        rows = [await ended(connection, job_id) for job_id in ids]
+    assert [(row["status"], row["progress"]) for row in rows] == [
+        ("completed", "paid")
+    ] * 30
+    assert await is_clean(connection)
+    paid = await connection.fetch("select job from paid order by 1")
+    assert [row[0] for row in paid] == ids

@@ -1,7 +1,12 @@
 """pgwake: a job queue in PostgreSQL, with an asyncio worker that sleeps until woken."""
 
-from pgwake.errors import ConfigurationError, InvalidScheduleError, PgwakeError
-from pgwake.job import Job
+from pgwake.errors import (
+    ConfigurationError,
+    InvalidScheduleError,
+    LeaseLostError,
+    PgwakeError,
+)
+from pgwake.job import Job, ParentResult
 from pgwake.outcomes import Discard, Retry, Snooze
 from pgwake.registry import Registry, job
 from pgwake.schedule import next_ticks
@@ -14,6 +19,8 @@ __all__ = [
     "Discard",
     "InvalidScheduleError",
     "Job",
+    "LeaseLostError",
+    "ParentResult",
     "PgwakeError",
     "Registry",
     "Retry",

@@ -31,6 +31,7 @@ from pgwake.terminal import (
     print_json,
     say,
     show,
+    show_jobs,
     wrong_usage,
 )
 
@@ -180,7 +181,7 @@ def list_jobs(
             limit=limit,
         ),
     )
-    show(rows, as_json=as_json)
+    show_jobs(rows, as_json=as_json)
     if not rows and not as_json:
         note("no such jobs")
     if len(rows) == limit:

@@ -6,13 +6,14 @@ from time import monotonic
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
 from pgwake import queue
 from pgwake.connection import Connection
 from pgwake.errors import EXIT_BUSY
+from pgwake.queue import progress
 from pgwake.terminal import (
     Json,
     Row,
@@ -26,11 +27,15 @@ from pgwake.terminal import (
     note,
     print_json,
     say,
+    short,
     show,
+    show_jobs,
+    table,
     wrong_usage,
 )
 
 LOOK_SECONDS = 0.2  # between the looks of a drain
+PROGRESS_LINES = 10  # of running jobs under the statistics
 
 KEEP = object()  # a limit that is not to be changed
 
@@ -52,7 +57,8 @@ def stats(
         rows = await look(connection)
         kinds = await queue.unhandled_kinds(connection)
         warning = [_unhandled(kinds)] if kinds else []
-        return Group(_stats_table(rows), *warning)
+        jobs = await progress.jobs_in_progress(connection, queue_name, PROGRESS_LINES)
+        return Group(_stats_table(rows), *warning, *_progress_table(jobs))
 
     async def keep_looking(connection: Connection) -> None:
         with Live(console=console(), auto_refresh=False) as live:
@@ -142,7 +148,7 @@ def drain(
     elif left is None:
         say(f"{queue_name} is drained: it is paused, and nothing of it runs")
     elif left:
-        show(left, as_json=False)
+        show_jobs(left, as_json=False)
         note(f"{queue_name} is paused, but {len(left)} of its jobs still run")
     else:
         note(f"{queue_name} is paused, but a transaction is open that may have claimed")
@@ -317,6 +323,12 @@ def _stats_table(rows: list[dict[str, Any]]) -> Table:
             _milliseconds(row["avg_execution_time_ms"]),
         )
     return table
+
+
+def _progress_table(jobs: list[Row]) -> list[RenderableType]:
+    """Return a table of jobs that say how far they are, below an empty line."""
+    rows = [{**job, "progress": short(job["progress"])} for job in jobs]
+    return ["", table(rows)] if rows else []
 
 
 def _milliseconds(value: float | None) -> str:

@@ -41,6 +41,16 @@ where pg_backend_pid() = {pid}
 _TRANSIENT = ("08", "53", "57", "58", "40001", "40P01", "55P03", "25006", "25P03")
 _AT_ONCE = ("40001", "40P01")
 
+# What a session's user may have left in it; as discard all, but for what is prepared.
+_RESET = """
+set session authorization default;
+reset all;
+close all;
+unlisten *;
+select pg_advisory_unlock_all();
+discard temp;
+"""
+
 MAX_BACKOFF_SECONDS = 2.0
 
 
@@ -70,11 +80,7 @@ async def connect(dsn: str, name: str, timeout: float) -> Connection:  # noqa: A
         connection: Connection = await asyncpg.connect(dsn, **options)
         try:
             # By the simple protocol, which prepares nothing.
-            done = await connection.execute(
-                _SESSION.format(
-                    statement_ms=int(timeout * 1000), pid=connection.get_server_pid()
-                )
-            )
+            done = await connection.execute(_session(connection, timeout))
         except BaseException:
             connection.terminate()
             raise
@@ -87,6 +93,18 @@ async def connect(dsn: str, name: str, timeout: float) -> Connection:  # noqa: A
             statement_cache_size=0,
             **options,
         )
+
+
+async def reset(connection: Connection, timeout: float) -> None:  # noqa: ASYNC109
+    """Make a session of connect() as it was, whatever its user has set in it."""
+    if not is_pooled(connection):
+        await connection.execute(_RESET + _session(connection, timeout))
+
+
+def _session(connection: Connection, timeout: float) -> str:
+    return _SESSION.format(
+        statement_ms=int(timeout * 1000), pid=connection.get_server_pid()
+    )
 
 
 def is_pooled(connection: Connection) -> bool:

@@ -18,6 +18,10 @@ class EmbeddedServerError(PgwakeError):
     """A program of the embedded PostgreSQL failed; its log's last lines follow."""
 
 
+class LeaseLostError(PgwakeError):
+    """The job is somebody else's by now; what its handler wrote was rolled back."""
+
+
 class InvalidPayloadError(PgwakeError):
     """A job's payload does not fit its handler's signature; the message says where."""
 

@@ -19,6 +19,7 @@ from pgwake.jsontext import storable
 from pgwake.metrics import Metrics
 from pgwake.outcomes import Outcome
 from pgwake.pause import pause
+from pgwake.progress import Reports
 
 log = structlog.get_logger()
 
@@ -59,15 +60,22 @@ class Finisher:
         holdings: The jobs that the process holds.
         metrics: Where to count.
         job_log: Where each job's line goes.
+        reports: What is to be written of a job's progress before its end.
     """
 
     def __init__(
-        self, session: Session, holdings: set[Job], metrics: Metrics, job_log: JobLog
+        self,
+        session: Session,
+        holdings: set[Job],
+        metrics: Metrics,
+        job_log: JobLog,
+        reports: Reports,
     ) -> None:
         self._session = session
         self._holdings = holdings
         self._metrics = metrics
         self._job_log = job_log
+        self._reports = reports
         self._ends: list[End] = []
         self._more = asyncio.Event()
         self._enough = asyncio.Event()
@@ -109,6 +117,37 @@ class Finisher:
         """Forget a job whose lease is lost: nothing of it may be written."""
         self._ended(End(job, seconds, None), "lease_lost")
 
+    def completed(self, job: Job) -> None:
+        """Note that a job's handler has completed it, this moment."""
+        seconds = monotonic() - job.started_at if job.started_at is not None else 0.0
+        self._ended(End(job, seconds, None), "completed")
+
+    def ignore(self, job: Job, problem: BaseException | None) -> None:
+        """Tell what came of a handler after it had completed its job."""
+        if job.should_stop:
+            log.warning(
+                "handler stopped after it had completed its job",
+                job=job.id,
+                kind=job.kind,
+                reason=job.stop_reason,
+            )
+        elif problem is not None:
+            error, trace = _describe(problem)
+            log.error(
+                "handler failed after it had completed its job",
+                job=job.id,
+                kind=job.kind,
+                error=error,
+                traceback=trace,
+            )
+        else:
+            log.warning(
+                "result ignored: the job was completed before",
+                job=job.id,
+                kind=job.kind,
+                hint="use job.set_result() in the block of transaction()",
+            )
+
     def _put(self, end: End) -> None:
         self._ends.append(end)
         self._more.set()
@@ -130,7 +169,9 @@ class Finisher:
 
         Both may write it: the fence lets each end count once.
         """
-        heir = Finisher(session, self._holdings, self._metrics, self._job_log)
+        heir = Finisher(
+            session, self._holdings, self._metrics, self._job_log, self._reports
+        )
         heir._ends = list(self._ends)
         return heir
 
@@ -155,6 +196,8 @@ class Finisher:
 
     async def _flush(self) -> None:
         batch = self._ends[:MAX_BATCH]
+        if self._reports:
+            await self._reports.write(self._session, [end.job for end in batch])
         completed, failed, released = [], [], {}  # type: ignore[var-annotated]
         for end in batch:
             if isinstance(end.what, Release):

@@ -19,3 +19,8 @@ def new_random_part() -> str:
 def application_name(worker: str) -> str:
     """Return the application_name of a worker's sessions: at most 63 characters."""
     return f"pgwake:{worker}"
+
+
+def handlers_application_name(worker: str) -> str:
+    """Return that of the sessions in which its handlers complete their jobs."""
+    return f"{application_name(worker)}/tx"

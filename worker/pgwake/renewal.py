@@ -14,6 +14,7 @@ from pgwake import queue
 from pgwake.connection import Session, describe
 from pgwake.job import Job, StopReason
 from pgwake.pause import pause
+from pgwake.queue import completion
 
 log = structlog.get_logger()
 
@@ -113,9 +114,27 @@ class Renewal:
             log.error("renewal refused", error=describe(error), jobs=len(jobs))
             await asyncio.sleep(REFUSED_SECONDS)
             return
+        lost = []
         for job, outcome in zip(jobs, outcomes, strict=True):
             job.renewed_at = asked_at
             if outcome == "cancel_requested":
                 self._tell(job, "cancelled")
-            elif outcome != "extended" and job in self._holdings:
+            elif outcome != "extended":
+                lost.append(job)
+        if lost:
+            await self._tell_lost(lost)
+
+    async def _tell_lost(self, jobs: Sequence[Job]) -> None:
+        """Stop them, but for those that their handlers have completed themselves."""
+        try:
+            outcomes = await self._session.call(
+                lambda connection: completion.lease_outcomes(
+                    connection, [job.id for job in jobs], [job.lease_id for job in jobs]
+                )
+            )
+        except asyncpg.PostgresError as error:
+            log.error("renewal refused", error=describe(error), jobs=len(jobs))
+            return  # until the next renewal
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if outcome != "completed" and job in self._holdings:
                 self._tell(job, "lease_lost")

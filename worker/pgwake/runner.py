@@ -15,7 +15,7 @@ import structlog
 from pgwake.errors import InvalidPayloadError, InvalidValueError
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
-from pgwake.job import Job
+from pgwake.job import Job, Service
 from pgwake.jsontext import dumps
 from pgwake.outcomes import Discard, Retry, Snooze, outcome_of
 from pgwake.registry import Handler, Registry
@@ -30,14 +30,20 @@ class Runner:
         registry: The handlers.
         finisher: Where ends go.
         threads: Where plain functions run; one thread a slot.
+        service: What handlers may ask for.
     """
 
     def __init__(
-        self, registry: Registry, finisher: Finisher, threads: ThreadPoolExecutor
+        self,
+        registry: Registry,
+        finisher: Finisher,
+        threads: ThreadPoolExecutor,
+        service: Service,
     ) -> None:
         self._registry = registry
         self._finisher = finisher
         self._threads = threads
+        self._service = service
         self.running: set[Job] = set()
         self._slots: set[asyncio.Task[None]] = set()
         self._is_closing = False
@@ -112,6 +118,7 @@ class Runner:
             job.deadline = started + timeout
             self._look_by(job.deadline)
         job.task = slot
+        job.service = self._service
         self.running.add(job)
         result: str | None = None
         problem: BaseException | None = None
@@ -128,7 +135,10 @@ class Runner:
             self.running.discard(job)
 
         seconds = monotonic() - started
-        if job.should_stop:
+        if job.completion is not None and job.completion.is_done:
+            if result is not None or problem is not None:
+                self._finisher.ignore(job, problem)
+        elif job.should_stop:
             self._stopped(job, seconds)
         elif problem is None:
             self._finisher.complete(job, result, seconds)

@@ -103,13 +103,16 @@ class Supervisor:
 
     async def _give_back(self, child: Child) -> None:
         """Give back what a dead child had, until no session of it is left."""
-        application = names.application_name(child.name)
+        applications = [
+            names.application_name(child.name),
+            names.handlers_application_name(child.name),
+        ]
         given_back: list[tuple[str, str, int]] = []
 
         async def once(connection: Connection) -> bool:
             # A pooler keeps idle sessions open, under the name of their last client.
             busy = is_pooled(connection)
-            sessions = await queue.session_count(connection, application, busy=busy)
+            sessions = await queue.session_count(connection, applications, busy=busy)
             given_back.extend(await queue.release_worker_jobs(connection, child.name))
             if not sessions:
                 for name in child.queues:  # it may have had the bell

@@ -61,6 +61,21 @@ def show(rows: Iterable[Row], *, as_json: bool) -> None:
         console().print(table(rows))
 
 
+def show_jobs(rows: Iterable[Row], *, as_json: bool) -> None:
+    """Print jobs as show() does; in a table, progress is cut short."""
+    if not as_json:
+        rows = [{**row, "progress": short(row["progress"])} for row in rows]
+    show(rows, as_json=as_json)
+
+
+def short(value: Any) -> str | None:
+    """Return a JSON value as people read it, at most 40 characters; None for none."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else dumps(value)
+    return text if len(text) <= 40 else text[:39] + "\N{HORIZONTAL ELLIPSIS}"
+
+
 def print_json(value: Any) -> None:
     """Print a value as one line of JSON."""
     typer.echo(dumps(value))

@@ -23,11 +23,13 @@ from pgwake.jsontext import dumps
 from pgwake.lifeline import Lifeline
 from pgwake.metrics import Metrics
 from pgwake.presence import Presence
+from pgwake.progress import Reports
 from pgwake.quarantine import Quarantine
 from pgwake.registry import Registry
 from pgwake.registry import registry as default_registry
 from pgwake.renewal import renewal_interval
 from pgwake.runner import Runner
+from pgwake.service import Service
 from pgwake.settings import DEFAULT_LEASE, DEFAULT_SLOTS, Settings, parse_queue
 from pgwake.upkeep import Upkeep
 
@@ -135,7 +137,8 @@ class Worker:
         settings = self.settings
         holdings: set[Job] = set()
         job_log = JobLog(settings.log_jobs_per_second)
-        finisher = Finisher(ends, holdings, self.metrics, job_log)
+        reports = Reports(ends)
+        finisher = Finisher(ends, holdings, self.metrics, job_log, reports)
         gate = asyncio.Lock()
         claimers = [
             Claimer(
@@ -187,8 +190,17 @@ class Worker:
             presence,
             renewal_interval(settings.lease or DEFAULT_LEASE),
         )
-        threads = ThreadPoolExecutor(sum(feed.slots for feed in feeds), "pgwake-job")
-        runner = Runner(self.registry, finisher, threads)
+        slots = sum(feed.slots for feed in feeds)
+        threads = ThreadPoolExecutor(slots, "pgwake-job")
+        service = Service(
+            settings.dsn,
+            names.handlers_application_name(self.name),
+            settings.query_timeout,
+            slots,
+            finisher,
+            reports,
+        )
+        runner = Runner(self.registry, finisher, threads, service)
         try:
             await lifeline.start()
             log.info(
@@ -200,6 +212,7 @@ class Worker:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(lifeline.ended)
                 tasks.start_soon(finisher.run)
+                tasks.start_soon(reports.run)
                 tasks.start_soon(upkeep.run)
                 for feed in feeds:
                     runner.open(feed)
@@ -224,6 +237,7 @@ class Worker:
                 # Jobs that were abandoned may run elsewhere by now: a supervised
                 # process ends at once, and their threads with it.
                 await runner.close(0.0 if self._supervised else CLOSE_SECONDS)
+                service.close()
                 await presence.leave(chores)
                 await lifeline.stop()
             threads.shutdown(wait=False, cancel_futures=True)
@@ -248,7 +262,8 @@ class Worker:
             job.stop("shutdown")
         await self._until_idle(runner, self.settings.cancel_grace, None)
         for job in list(runner.running):  # a thread, or a handler that holds on
-            finisher.release(job, "shutdown")
+            if not job.is_completed:
+                finisher.release(job, "shutdown")
         with anyio.move_on_after(FLUSH_DEADLINE):
             await finisher.drained()
 

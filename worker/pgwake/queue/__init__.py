@@ -68,7 +68,8 @@ where k.live_worker_count = 0 and k.bounced_at > pgwake.now() - interval '1 hour
 """
 _LIST_JOBS = """
 select j.id, j.queue, j.kind, j.status, j.priority, j.run_at, j.attempt, j.crash_count,
-  j.concurrency_key, j.claimed_by, j.created_at, j.started_at, j.finished_at
+  j.concurrency_key, j.progress::text, j.claimed_by, j.created_at, j.started_at,
+  j.finished_at
 from pgwake.jobs as j
 where ($1::text is null or j.queue = $1) and ($2::text is null or j.kind = $2)
   and ($3::text is null or j.status = $3) and ($4::bigint is null or j.id < $4)
@@ -120,7 +121,7 @@ _DECLARE_KINDS = "select pgwake.declare_kinds($1, $2, $3)"
 _SCHEMA_VERSION = "select v.version from pgwake.schema_version as v"
 _SESSION_COUNT = """
 select count(*) from pg_stat_activity as a
-where a.datname = current_database() and a.application_name = $1
+where a.datname = current_database() and a.application_name = any ($1::text[])
   and (a.state <> 'idle' or not $2)
 """
 _NOTIFICATION_QUEUE_USAGE = "select pg_notification_queue_usage()"
@@ -412,7 +413,12 @@ async def list_jobs(
 ) -> list[dict[str, Any]]:
     """Return jobs, the newest first, before an id."""
     rows = await connection.fetch(_LIST_JOBS, queue, kind, status, before, limit)
-    return [dict(row) for row in rows]
+    return [{**row, "progress": parsed(row["progress"])} for row in rows]
+
+
+def parsed(text: str | None) -> Any:
+    """Return the value of a JSON text; None for none."""
+    return None if text is None else json.loads(text)
 
 
 async def peek_jobs(
@@ -581,10 +587,10 @@ async def schema_version(connection: Connection) -> int | None:
 
 
 async def session_count(
-    connection: Connection, application_name: str, *, busy: bool = False
+    connection: Connection, application_names: Sequence[str], *, busy: bool = False
 ) -> int:
-    """Return how many sessions of that name the database has; only the busy ones?"""
-    count: int = await connection.fetchval(_SESSION_COUNT, application_name, busy)
+    """Return how many sessions of these names the database has; only the busy ones?"""
+    count: int = await connection.fetchval(_SESSION_COUNT, application_names, busy)
     return count
 
 

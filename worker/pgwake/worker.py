@@ -28,7 +28,13 @@ from pgwake.registry import Registry
 from pgwake.registry import registry as default_registry
 from pgwake.renewal import renewal_interval
 from pgwake.runner import Runner
-from pgwake.settings import DEFAULT_LEASE, DEFAULT_SLOTS, Settings, parse_queue
+from pgwake.settings import (
+    DEFAULT_LEASE,
+    DEFAULT_SLOTS,
+    WEBHOOK_QUEUE,
+    Settings,
+    parse_queue,
+)
 from pgwake.upkeep import Upkeep
 
 log = structlog.get_logger()
@@ -88,6 +94,8 @@ class Worker:
     def queues(self) -> dict[str, int]:
         """The queues to work on, with their slots."""
         words = self.settings.queues or tuple(self.registry.queues)
+        if self.settings.webhooks:
+            words = (WEBHOOK_QUEUE, *words)  # --webhooks is enough, beside --queue
         return dict(map(parse_queue, words)) or {"default": DEFAULT_SLOTS}
 
     def stop(self, *, at_once: bool = False) -> None:

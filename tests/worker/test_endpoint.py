@@ -18,7 +18,7 @@ from starlette.responses import Response
 from pgwake import Discard, Retry, Settings, Snooze, __version__
 from pgwake.address import Rule
 from pgwake.endpoint import HttpClient
-from sql.helpers import call, insert, job
+from sql.helpers import call, insert
 from support import Connection, free_port
 from worker.helpers import ended, in_status, reasons
 from worker.processes import Pgwake, StartProcess
@@ -88,7 +88,8 @@ async def test_a_body_without_end_is_cut_and_its_connection_closed(
 ) -> None:
     result = await client.post(receiver.flood("/"), "7", b"{}")
 
-    assert result == "x" * (2**20 - 2)  # with its quotes a mebibyte
+    assert set(result) == {"x"}
+    assert 2**20 - 10 < len(f'"{result}"') <= 2**20
     await receiver.has_closed("/")
 
 
@@ -205,7 +206,7 @@ async def test_redirects_that_would_become_a_get_are_never_followed(
 
 
 @pytest.mark.parametrize(
-    "location", ["", "ftp://127.0.0.1/", "http://", "http://[", "gopher:x"]
+    "location", ["", "ftp://127.0.0.1/", "mailto:a@b", "http://a:0/"]
 )
 async def test_a_redirect_to_where_nothing_can_be_posted_is_refused(
     receiver: Receiver, location: str
@@ -225,7 +226,7 @@ async def test_a_redirect_goes_where_the_rule_allows_only() -> None:
     with Receiver().serve() as outside, inside.serve():
         url = outside.answer("/", 307, location=inside.url)
         with pytest.raises(Discard, match="localhost has no public address"):
-            await post(url, Rule.parse(["127.0.0.1"]), http_redirects=True)
+            await post(url, Rule.parse([], ["127.0.0.1"]), http_redirects=True)
     assert inside.posted == []
 
 
@@ -253,14 +254,15 @@ async def test_a_cancelled_post_closes_its_connection(
 async def test_an_endpoint_that_is_not_there_is_tried_again(client: HttpClient) -> None:
     with pytest.raises(Retry, match="ConnectError"):
         await client.post(f"http://127.0.0.1:{free_port()}/", "7", b"{}")
-    with pytest.raises(Retry, match="no-such-host.invalid"):
+    with pytest.raises(Retry, match=r"no-such-host\.invalid"):
         await client.post("http://no-such-host.invalid/", "7", b"{}")
 
 
 async def test_an_endpoint_that_speaks_no_http_is_tried_again(
     client: HttpClient,
 ) -> None:
-    async def speak(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
         writer.write(b"220 mail.example ESMTP\r\n")
         writer.close()
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from pgwake import warden
 from pgwake.answer import MAX_BYTES, result_of
@@ -128,10 +128,11 @@ class Command:
         assert code is not None  # noqa: S101, it has exited
         if code == 0:
             return result_of(bytes(run.output), is_json=True)
-        told = f"{_name(code)}: {run.errors.decode(errors='replace').strip()}"
+        errors = run.errors.decode(errors="replace").strip()
+        told = f"{_name(code)}: {errors}".removesuffix(": ")
         if code in (EX_USAGE, EX_DATAERR):
-            raise Discard(told.removesuffix(": "))
-        raise Retry(reason=told.removesuffix(": "))
+            raise Discard(told)
+        raise Retry(reason=told)
 
     async def _end(self, run: "_Run", group: int) -> None:
         """End what is left of the group: the command itself politely."""
@@ -156,20 +157,19 @@ class _Run(asyncio.SubprocessProtocol):
         self.errors = bytearray()
         self.exited = asyncio.Event()
         self.closed = asyncio.Event()
-        self._open = {1, 2}
+        self._open = {0, 1, 2}
 
     def feed(self, transport: asyncio.SubprocessTransport, data: bytes) -> None:
         """Write its stdin, as fast as it reads; it need not."""
-        stdin = transport.get_pipe_transport(0)
-        if isinstance(stdin, asyncio.WriteTransport):
+        stdin = _stdin(transport)
+        if not stdin.is_closing():  # it may be over already
             stdin.write(data)
-            stdin.close()
+            stdin.close()  # once it is written
 
     def close(self, transport: asyncio.SubprocessTransport) -> None:
         """Close the pipes, whoever else holds their other ends."""
-        stdin = transport.get_pipe_transport(0)
-        if isinstance(stdin, asyncio.WriteTransport):
-            stdin.abort()
+        if 0 in self._open:
+            _stdin(transport).abort()
         transport.close()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -180,11 +180,15 @@ class _Run(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
         self._open.discard(fd)
-        if not self._open:
+        if not self._open & {1, 2}:
             self.closed.set()
 
     def process_exited(self) -> None:
         self.exited.set()
+
+
+def _stdin(transport: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
+    return cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
 
 
 async def _to_the_end(work: Any) -> None:

@@ -181,9 +181,14 @@ def _parse(url: str) -> httpx.URL:
         target = httpx.URL(url)
     except (httpx.InvalidURL, UnicodeError, ValueError) as error:
         raise Discard(f"the URL can't be used: {error}") from error
-    if target.scheme not in ("http", "https") or not target.host:
+    if not _is_usable(target):
         raise Discard("the URL can't be used: it must be http://host/... or https://")
     return target
+
+
+def _is_usable(target: httpx.URL) -> bool:
+    has_port = target.port is None or 1 <= target.port <= 65_535
+    return target.scheme in ("http", "https") and bool(target.host) and has_port
 
 
 def _show(target: httpx.URL) -> str:
@@ -204,7 +209,8 @@ def _redirected(target: httpx.URL, location: str | None) -> httpx.URL:
         new = target.join(location or "")
     except (httpx.InvalidURL, UnicodeError, ValueError):
         new = httpx.URL()
-    if not location or new.scheme not in (target.scheme, "https") or not new.host:
+    is_downgrade = target.scheme == "https" and new.scheme == "http"
+    if not location or is_downgrade or not _is_usable(new):
         raise Discard(f"{_show(target)}: redirects to where nothing can be posted")
     return new
 

@@ -14,6 +14,19 @@ from worker.helpers import PATIENCE, ended, reasons
 from worker.processes import StartProcess, WorkerProcess, gone, is_alive
 
 
+@pytest.fixture(params=["uvloop", "asyncio"])
+def loop(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Have workers run on this event loop: on asyncio's where there is no other."""
+    if request.param == "asyncio":
+        folder = tmp_path_factory.mktemp("no-uvloop")
+        (folder / "uvloop.py").write_text("raise ImportError")
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
 async def worker(
     start_worker: StartProcess, *commands: str, **settings: object
 ) -> WorkerProcess:
@@ -40,6 +53,7 @@ async def pid_in(path: Path) -> int:
     return int(text)
 
 
+@pytest.mark.usefixtures("loop")
 async def test_a_command_gets_the_payload_and_its_output_is_the_result(
     start_worker: StartProcess, connection: Connection
 ) -> None:
@@ -161,6 +175,7 @@ async def test_a_program_that_has_gone_fails_the_attempt(
     assert row["errors"][0]["message"].startswith("FileNotFoundError")
 
 
+@pytest.mark.usefixtures("loop")
 async def test_a_command_need_not_read_its_payload(
     start_worker: StartProcess, connection: Connection
 ) -> None:
@@ -173,6 +188,7 @@ async def test_a_command_need_not_read_its_payload(
     assert rows[2]["result"] == len(json.dumps(large))
 
 
+@pytest.mark.usefixtures("loop")
 async def test_output_without_measure_is_received_and_cut(
     start_worker: StartProcess, connection: Connection
 ) -> None:
@@ -190,6 +206,7 @@ async def test_output_without_measure_is_received_and_cut(
     assert len(row["errors"][0]["message"]) < 2000
 
 
+@pytest.mark.usefixtures("loop")
 @pytest.mark.parametrize("leave", ["sleep 3600", "setsid sleep 3600"])
 async def test_a_daemon_that_keeps_the_output_open_holds_nothing_up(
     start_worker: StartProcess, connection: Connection, tmp_path: Path, leave: str
@@ -213,6 +230,7 @@ NAP = "sh -c 'trap \"echo told >{0}/told\" TERM; sleep 3600 & echo $! >{0}/pid; 
 DEAF = "sh -c 'trap \"\" TERM; sleep 3600 & echo $! >{0}/pid; wait; wait'"
 
 
+@pytest.mark.usefixtures("loop")
 async def test_a_command_over_its_time_limit_is_told_then_killed_with_its_children(
     start_worker: StartProcess, connection: Connection, tmp_path: Path
 ) -> None:
@@ -287,6 +305,7 @@ def entries(folder: str) -> int:
     return len(list(Path(folder).iterdir()))
 
 
+@pytest.mark.usefixtures("loop")
 async def test_no_zombie_is_left_and_no_file_open(
     start_worker: StartProcess, connection: Connection
 ) -> None:

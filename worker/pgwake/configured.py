@@ -3,14 +3,15 @@
 import shlex
 import shutil
 
-from pgwake import names, webhook
+from pgwake import names
 from pgwake.address import Rule
 from pgwake.command import Command, Warden
 from pgwake.connection import Session
 from pgwake.endpoint import Endpoint, HttpClient, host_of
 from pgwake.errors import ConfigurationError
-from pgwake.registry import Registry
-from pgwake.settings import WEBHOOK_QUEUE, Settings
+from pgwake.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
+from pgwake.settings import Settings
+from pgwake.webhook import Webhook
 
 
 def register(registry: Registry, settings: Settings, worker: str) -> None:
@@ -33,8 +34,8 @@ def register(registry: Registry, settings: Settings, worker: str) -> None:
             settings.query_timeout,
         )
         client = HttpClient(settings, Rule.parse(settings.http_allow_private))
-        handler = webhook.Webhook(client, session)
-        registry.job(webhook.KIND, queue=WEBHOOK_QUEUE)(handler.handle)
+        handler = Webhook(client, session)
+        registry.job(WEBHOOK_KIND, queue=WEBHOOK_QUEUE)(handler.handle)
 
 
 def _register_endpoints(registry: Registry, settings: Settings) -> None:

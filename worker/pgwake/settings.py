@@ -22,7 +22,6 @@ from pgwake.signing import parse_secrets
 
 DEFAULT_LEASE = 300.0
 DEFAULT_SLOTS = 10
-WEBHOOK_QUEUE = "pgwake.webhooks"
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], NoDecode]

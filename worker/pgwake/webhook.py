@@ -12,7 +12,6 @@ from pgwake.endpoint import HttpClient
 from pgwake.job import Job
 from pgwake.jsontext import dumps
 
-KIND = "pgwake.webhook"
 _COLUMNS = ("attempt", "created_at", "started_at", "metadata", "result")
 
 

@@ -24,17 +24,11 @@ from pgwake.lifeline import Lifeline
 from pgwake.metrics import Metrics
 from pgwake.presence import Presence
 from pgwake.quarantine import Quarantine
-from pgwake.registry import Registry
+from pgwake.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
 from pgwake.registry import registry as default_registry
 from pgwake.renewal import renewal_interval
 from pgwake.runner import Runner
-from pgwake.settings import (
-    DEFAULT_LEASE,
-    DEFAULT_SLOTS,
-    WEBHOOK_QUEUE,
-    Settings,
-    parse_queue,
-)
+from pgwake.settings import DEFAULT_LEASE, DEFAULT_SLOTS, Settings, parse_queue
 from pgwake.upkeep import Upkeep
 
 log = structlog.get_logger()
@@ -94,8 +88,8 @@ class Worker:
     def queues(self) -> dict[str, int]:
         """The queues to work on, with their slots."""
         words = self.settings.queues or tuple(self.registry.queues)
-        if self.settings.webhooks:
-            words = (WEBHOOK_QUEUE, *words)  # --webhooks is enough, beside --queue
+        if self.registry.get(WEBHOOK_KIND):  # --webhooks is enough, beside --queue
+            words = (WEBHOOK_QUEUE, *words)
         return dict(map(parse_queue, words)) or {"default": DEFAULT_SLOTS}
 
     def stop(self, *, at_once: bool = False) -> None:

@@ -76,6 +76,25 @@ def run(
             "--queue", help="Queue to work on, with its slots (emails:20); repeatable."
         ),
     ] = None,
+    http_handlers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--http",
+            metavar="KIND=URL",
+            help="Kind whose jobs are posted to a URL; may be repeated.",
+        ),
+    ] = None,
+    exec_handlers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--exec",
+            metavar="KIND=COMMAND",
+            help="Kind whose jobs a command does; may be repeated.",
+        ),
+    ] = None,
+    webhooks: Annotated[
+        bool | None, typer.Option("--webhooks", help="Deliver webhooks.")
+    ] = None,
     processes: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
     poll_interval: Seconds = None,
     lease: Seconds = None,
@@ -91,6 +110,9 @@ def run(
     settings = Settings.load(
         imports=tuple(imports) if imports else None,
         queues=tuple(queues) if queues else None,
+        http_handlers=http_handlers or None,
+        exec_handlers=exec_handlers or None,
+        webhooks=webhooks,
         processes=processes,
         poll_interval=poll_interval,
         lease=lease,
@@ -100,10 +122,10 @@ def run(
         log_level=log_level,
         database_url=database_url,
     )
-    if not settings.imports:
+    if not (settings.imports or settings.names_handlers):
         raise ConfigurationError(
             "no handlers: name the modules that have them (--import MODULE, or "
-            "PGWAKE_IMPORTS)"
+            "PGWAKE_IMPORTS), or kinds with --http or --exec"
         )
     logs.configure(settings, worker=f"supervisor:{names.new_worker_name()}")
     sys.exit(asyncio.run(Supervisor(settings).run()))

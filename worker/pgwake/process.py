@@ -14,6 +14,7 @@ import structlog
 
 from pgwake import logs
 from pgwake.errors import EXIT_CONFIG, ConfigurationError
+from pgwake.registry import registry
 from pgwake.settings import Settings
 from pgwake.worker import Worker, import_handlers
 
@@ -28,6 +29,11 @@ def main() -> NoReturn:
     code = 0
     try:
         import_handlers(settings.imports)
+        if settings.names_handlers:
+            # Here, since other workers need nothing of what it imports.
+            from pgwake import configured  # noqa: PLC0415
+
+            configured.register(registry, settings, order["name"])
         run_loop(_work(settings, order))
     except ConfigurationError as error:
         log.error("worker can't start", problem=str(error))

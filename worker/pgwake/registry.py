@@ -9,6 +9,10 @@ from pgwake.errors import ConfigurationError
 from pgwake.policy import Policy
 from pgwake.signature import Signature
 
+# Of webhooks: as sql/functions/send_webhooks.sql enqueues them.
+WEBHOOK_KIND = "pgwake.webhook"
+WEBHOOK_QUEUE = "pgwake.webhooks"
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -1,5 +1,8 @@
 """Settings: from flags, PGWAKE_* variables and .env, in that order; built once."""
 
+import json
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -13,13 +16,16 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from pgwake.address import Rule
 from pgwake.errors import ConfigurationError
+from pgwake.signing import parse_secrets
 
 DEFAULT_LEASE = 300.0
 DEFAULT_SLOTS = 10
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], NoDecode]
+Pairs = Annotated[Mapping[str, str], NoDecode]
 
 
 class Settings(BaseSettings):
@@ -103,6 +109,38 @@ class Settings(BaseSettings):
         "one. Failures are always logged",
     )
 
+    http_handlers: Pairs = Field(
+        default={},
+        description="kinds served by HTTP endpoints: a JSON object of their URLs, or "
+        "KIND=URL, one a line",
+    )
+    exec_handlers: Pairs = Field(
+        default={},
+        description="kinds done by commands: as http_handlers, or KIND=COMMAND",
+    )
+    webhooks: bool = Field(default=False, description="whether to deliver webhooks")
+    signing_secret: SecretStr | None = Field(
+        default=None,
+        description="signs what is posted: base64 of 24 to 64 bytes; several, "
+        "separated by commas, while one replaces another",
+    )
+    http_timeout: Seconds = Field(
+        default=60.0, description="how long an endpoint may take to answer"
+    )
+    http_redirects: bool = Field(
+        default=False, description="whether answers 307 and 308 are followed"
+    )
+    http_allow_private: Words = Field(
+        default=(),
+        description="networks (10.0.0.0/8) and hosts, separated by commas, that "
+        "webhooks and redirects may reach though they are not public; true: all",
+    )
+    exec_environment: Words = Field(
+        default=(),
+        description="variables that commands get though their names begin with PG or "
+        "DATABASE_URL, separated by commas",
+    )
+
     @field_validator("database_url", "listen_url")
     @classmethod
     def _check_url(cls, value: SecretStr | None) -> SecretStr | None:
@@ -113,7 +151,41 @@ class Settings(BaseSettings):
             )
         return value
 
-    @field_validator("imports", "queues", mode="before")
+    @field_validator("http_handlers", "exec_handlers", mode="before")
+    @classmethod
+    def _pair(cls, value: object) -> object:
+        if isinstance(value, str):
+            if value.lstrip().startswith("{"):
+                return json.loads(value)
+            value = [line.strip() for line in value.splitlines() if line.strip()]
+        if isinstance(value, list | tuple):
+            return dict(map(parse_pair, _once(value)))
+        return value
+
+    @field_validator("exec_handlers")
+    @classmethod
+    def _check_commands(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for kind, command in value.items():
+            if not shlex.split(command):
+                raise ValueError(f"{kind!r} has no command")
+        return value
+
+    @field_validator("signing_secret")
+    @classmethod
+    def _check_secrets(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            parse_secrets(value.get_secret_value())
+        return value
+
+    @field_validator("http_allow_private")
+    @classmethod
+    def _check_private(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        Rule.parse(value)
+        return value
+
+    @field_validator(
+        "imports", "queues", "http_allow_private", "exec_environment", mode="before"
+    )
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
@@ -162,6 +234,17 @@ class Settings(BaseSettings):
         """The URL that LISTEN needs: listen_url, else database_url."""
         return self.listen_url.get_secret_value() if self.listen_url else self.dsn
 
+    @property
+    def signing_keys(self) -> tuple[bytes, ...]:
+        """The keys of signing_secret."""
+        secret = self.signing_secret
+        return parse_secrets(secret.get_secret_value()) if secret else ()
+
+    @property
+    def names_handlers(self) -> bool:
+        """Whether there are handlers that need no module."""
+        return bool(self.http_handlers or self.exec_handlers or self.webhooks)
+
     @classmethod
     def load(cls, **flags: Any) -> Self:
         """Build the settings; flags that are None were not given.
@@ -180,7 +263,7 @@ class Settings(BaseSettings):
     def dump(self) -> dict[str, Any]:
         """Return the settings as JSON values, secrets in the clear, for load()."""
         values = self.model_dump(mode="json")
-        for name in ("database_url", "listen_url"):
+        for name in ("database_url", "listen_url", "signing_secret"):
             secret = getattr(self, name)
             values[name] = secret and secret.get_secret_value()
         return values
@@ -204,6 +287,25 @@ def parse_queue(word: str) -> tuple[str, int]:
     return name, int(digits)
 
 
+def parse_pair(word: str) -> tuple[str, str]:
+    """Split "KIND=WHAT" at the first "=".
+
+    Raises:
+        ValueError: A part is missing; the message does not show the second.
+    """
+    kind, equals, what = word.partition("=")
+    if not (kind.strip() and equals and what.strip()):
+        raise ValueError(f"{kind!r}: say KIND=WHAT, or pass a JSON object")
+    return kind.strip(), what.strip()
+
+
+def _once(pairs: Sequence[str]) -> Sequence[str]:
+    kinds = [kind for kind, _ in map(parse_pair, pairs)]
+    if len(set(kinds)) < len(kinds):
+        raise ValueError("a kind is named twice")
+    return pairs
+
+
 def _is_url(text: str) -> bool:
     """Whether it can be a database's URL; several hosts are allowed."""
     try:
@@ -221,7 +323,8 @@ def _problem(item: Any, flags: dict[str, Any]) -> str:
         return message
     name = str(item["loc"][0])
     if name in flags:
-        name = f"--{name.replace('_', '-')} (or PGWAKE_{name.upper()})"
+        flag = name.removesuffix("_handlers").replace("_", "-")
+        name = f"--{flag} (or PGWAKE_{name.upper()})"
     elif name.islower():
         name = f"PGWAKE_{name.upper()}"
     return f"{name}: {message}"

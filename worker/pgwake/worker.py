@@ -25,7 +25,7 @@ from pgwake.metrics import Metrics
 from pgwake.presence import Presence
 from pgwake.progress import Reports
 from pgwake.quarantine import Quarantine
-from pgwake.registry import Registry
+from pgwake.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
 from pgwake.registry import registry as default_registry
 from pgwake.renewal import renewal_interval
 from pgwake.runner import Runner
@@ -90,6 +90,8 @@ class Worker:
     def queues(self) -> dict[str, int]:
         """The queues to work on, with their slots."""
         words = self.settings.queues or tuple(self.registry.queues)
+        if self.registry.get(WEBHOOK_KIND):  # --webhooks is enough, beside --queue
+            words = (WEBHOOK_QUEUE, *words)
         return dict(map(parse_queue, words)) or {"default": DEFAULT_SLOTS}
 
     def stop(self, *, at_once: bool = False) -> None:

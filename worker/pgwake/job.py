@@ -26,14 +26,14 @@ class ParentResult(NamedTuple):
 
     Attributes:
         parent_id: Its id.
-        kind: Its kind.
-        status: How it ended: completed, failed or cancelled.
+        kind: Its kind; None if it is gone, past its retention or purged.
+        status: How it ended: completed, failed or cancelled; None if it is gone.
         result: Its result; None if it has none.
     """
 
     parent_id: int
-    kind: str
-    status: str
+    kind: str | None
+    status: str | None
     result: Any
 
 

@@ -228,7 +228,7 @@ def test_a_decorated_function_can_be_called_as_before() -> None:
 
     decorated = Registry().job("kind")(double)
     assert (decorated(3), decorated(n=3, times=3)) == (6, 9)
-    assert (decorated.__name__, decorated.__doc__) == ("double", "Doubles.")
+    assert (repr(decorated), decorated.__doc__) == ("<Task 'kind'>", "Doubles.")
     assert inspect.signature(decorated) == inspect.signature(double)
 
 

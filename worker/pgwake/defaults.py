@@ -1,7 +1,7 @@
 """The queue of who has not said which."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Generic, TypeVar
 
@@ -32,16 +32,20 @@ class _Default(Generic[Q]):
     def set(self, queue: Q) -> None:
         self._of_process = queue
 
-    def set_worker(self, queue: Q) -> None:
-        self._of_worker.set(queue)
+    def block(self, queue: Q) -> AbstractContextManager[None]:
+        return _set(self._of_block, queue)
 
-    @contextmanager
-    def block(self, queue: Q) -> Iterator[None]:
-        token = self._of_block.set(queue)
-        try:
-            yield
-        finally:
-            self._of_block.reset(token)
+    def worker(self, queue: Q) -> AbstractContextManager[None]:
+        return _set(self._of_worker, queue)
+
+
+@contextmanager
+def _set(variable: ContextVar[Q | None], queue: Q) -> Iterator[None]:
+    token = variable.set(queue)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 async_default = _Default[AsyncQueue]("AsyncQueue")
@@ -72,4 +76,12 @@ def default_queue(queue: AsyncQueue | SyncQueue) -> Iterator[None]:
             yield
     else:
         with sync_default.block(queue):
+            yield
+
+
+@asynccontextmanager
+async def worker_default(url: str) -> AsyncIterator[None]:
+    """Have a default queue for the handlers of a worker that is run in the block."""
+    async with AsyncQueue(url) as queue:
+        with async_default.worker(queue), sync_default.worker(queue.for_threads()):
             yield

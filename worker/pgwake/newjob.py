@@ -1,7 +1,7 @@
 """A job that is to be enqueued."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
@@ -102,7 +102,7 @@ class NewJob:
                 f"on_conflict is {self.on_conflict!r}: use return, replace or raise"
             )
         self._check_times()
-        if not all(map(_is_number, self.depends_on)):
+        if not _are_ids(self.depends_on):
             raise InvalidArgumentError("depends_on: use a list of jobs' ids")
         object.__setattr__(self, "_payload_text", _object("payload", self.payload))
         text = None if self.metadata is None else _object("metadata", self.metadata)
@@ -197,6 +197,10 @@ class NewJob:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _are_ids(values: object) -> bool:
+    return isinstance(values, Collection) and all(map(_is_number, values))
 
 
 def _object(name: str, value: object) -> str:

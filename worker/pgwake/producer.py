@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from pgwake.adapters import AsyncAdapter, AsyncTarget, SyncAdapter, SyncTarget, adapt
+from pgwake.adapters.bridge import BridgeAdapter
 from pgwake.adapters.refusals import refusals
 from pgwake.errors import ConfigurationError, InvalidArgumentError
 from pgwake.newjob import NewJob, Options
@@ -162,6 +163,10 @@ class AsyncQueue:
                     return found
                 await pause(news, pace.seconds(job_id, hears=self._news.is_heard))
 
+    def for_threads(self) -> "SyncQueue":
+        """Return this queue for threads, which wait while the running loop asks."""
+        return SyncQueue(BridgeAdapter(self._adapter, asyncio.get_running_loop()))
+
     async def close(self) -> None:
         """Close what a URL has opened; nothing else."""
         await self._adapter.close()
@@ -194,7 +199,7 @@ class SyncQueue:
         ConfigurationError: The target is none of these.
     """
 
-    def __init__(self, target: SyncTarget) -> None:
+    def __init__(self, target: SyncTarget | SyncAdapter) -> None:
         adapter = adapt(target)
         if not isinstance(adapter, SyncAdapter):
             raise ConfigurationError(f"{_name(target)} does not block: use AsyncQueue")

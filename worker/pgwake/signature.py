@@ -4,12 +4,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal, NotRequired, Self
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
-from pydantic_core import PydanticSerializationError, SchemaError
+from pydantic_core import SchemaError
 from typing_extensions import TypedDict  # pydantic refuses typing's before 3.12
 
 from pgwake.errors import (
@@ -133,11 +134,17 @@ class Signature:
             payload: dict[str, Any] = self._adapter.serializer.to_python(
                 checked, mode="json", by_alias=True
             )
-            self._adapter.validator.validate_json(dumps(payload))
         except ValidationError as error:
             raise InvalidPayloadError(_explain(self.kind, error)) from None
-        except PydanticSerializationError as error:
+        except ValueError as error:  # pydantic's own for one, and UnicodeDecodeError
             raise InvalidValueError(f"not a JSON value: {error}") from None
+        text = dumps(payload)
+        if "null" in text and not _is_finite(fields):
+            raise InvalidValueError("not a JSON value: a number is NaN or infinite")
+        try:
+            self._adapter.validator.validate_json(text)
+        except ValidationError as error:
+            raise InvalidPayloadError(_explain(self.kind, error)) from None
         return payload
 
 
@@ -154,6 +161,18 @@ def _adapter(
         raise ConfigurationError(
             f"{kind}: its annotations can't be used: {error}"
         ) from None
+
+
+def _is_finite(value: object) -> bool:
+    """Whether no number in it is NaN or infinite, which pydantic makes null of."""
+    match value:
+        case float():
+            return isfinite(value)
+        case dict():
+            return all(map(_is_finite, value.values()))
+        case list() | tuple() | set() | frozenset():
+            return all(map(_is_finite, value))
+    return True
 
 
 def _schema(adapter: TypeAdapter[Any]) -> Mapping[str, Any] | None:

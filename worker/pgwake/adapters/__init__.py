@@ -25,6 +25,8 @@ def adapt(target: object) -> AsyncAdapter | SyncAdapter:
     """
     from pgwake.adapters import asyncpg  # noqa: PLC0415
 
+    if isinstance(target, AsyncAdapter | SyncAdapter):
+        return target
     if isinstance(target, str):
         return asyncpg.UrlAdapter(target)
     found: AsyncAdapter | SyncAdapter | None = None

@@ -7,6 +7,7 @@ from pgwake.errors import (
     InvalidArgumentError,
     NoSuchJobError,
     PgwakeError,
+    WaitTimeoutError,
 )
 from pgwake.job import Job
 from pgwake.newjob import NewJob
@@ -37,6 +38,7 @@ __all__ = [
     "Snooze",
     "SyncQueue",
     "Task",
+    "WaitTimeoutError",
     "Worker",
     "__version__",
     "default_queue",

@@ -1,7 +1,7 @@
 """The command line: pgwake init, run, demo, version, and those about jobs and queues.
 
 Exit codes: 0 done, 1 failed, or for a part of what was named (the message says why),
-2 wrong usage, 75 a drain that was not over in time, 78 wrong settings.
+2 wrong usage, 75 a drain or a wait that was not over in time, 78 wrong settings.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import asyncpg
 import typer
 from rich.console import Console
 
-from pgwake import cli_jobs, cli_queues, install, logs, names, queue
+from pgwake import cli_jobs, cli_queues, cli_wait, install, logs, names, queue
 from pgwake.errors import EXIT_CONFIG, ConfigurationError, PgwakeError
 from pgwake.settings import Settings
 from pgwake.supervisor import Supervisor
@@ -131,6 +131,7 @@ for _command, _name, _panel in (
     (cli_jobs.list_jobs, "list", JOBS),
     (cli_jobs.show_job, "show", JOBS),
     (cli_jobs.explain, "explain", JOBS),
+    (cli_wait.wait, "wait", JOBS),
     (cli_jobs.peek, "peek", JOBS),
     (cli_jobs.failed, "failed", JOBS),
     (cli_jobs.retry, "retry", JOBS),

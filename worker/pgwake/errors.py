@@ -44,3 +44,7 @@ class DuplicateJobError(PgwakeError):
     def __init__(self, message: str, job_id: int | None = None) -> None:
         super().__init__(message)
         self.job_id = job_id
+
+
+class WaitTimeoutError(PgwakeError, TimeoutError):
+    """A job has not ended in the time that somebody would wait for it."""

@@ -14,7 +14,7 @@ from pgwake.errors import ConfigurationError, InvalidArgumentError
 from pgwake.newjob import NewJob, Options
 from pgwake.pause import pause
 from pgwake.queue import producer
-from pgwake.waiting import Ended, News, Pace, ended
+from pgwake.waiting import Ended, News, Wait
 
 T = TypeVar("T")
 
@@ -148,20 +148,20 @@ class AsyncQueue:
             timeout: Seconds to wait at most; None: for ever.
 
         Raises:
-            TimeoutError: It has not ended by then.
+            WaitTimeoutError: It has not ended by then; it is a TimeoutError.
             NoSuchJobError: There is none, or it was deleted.
             InvalidArgumentError: This very transaction has added it, or can't see its
                 end.
         """
-        pace, question = Pace(timeout), producer.look(_id(job_id))
+        wait = Wait(_id(job_id), timeout)
         async with self._news.of(job_id) as news:
             while True:
                 news.clear()
                 async with self._turn:  # others may wait on the same connection
-                    found = ended(await self._ask(question))
+                    found = wait.ended(await self._ask(wait.question))
                 if found is not None:
                     return found
-                await pause(news, pace.seconds(job_id, hears=self._news.is_heard))
+                await pause(news, wait.seconds(hears=self._news.is_heard))
 
     def for_threads(self) -> "SyncQueue":
         """Return this queue for threads, which wait while the running loop asks."""
@@ -247,9 +247,9 @@ class SyncQueue:
 
     def wait_for(self, job_id: int, timeout: float | None = None) -> Ended:
         """Wait for the end of a job, by looking; see AsyncQueue.wait_for."""
-        pace, question = Pace(timeout), producer.look(_id(job_id))
-        while (found := ended(self._ask(question))) is None:
-            time.sleep(pace.seconds(job_id))
+        wait = Wait(_id(job_id), timeout)
+        while (found := wait.ended(self._ask(wait.question))) is None:
+            time.sleep(wait.seconds())
         return found
 
     def _ask(self, question: producer.Question[T]) -> T:

@@ -12,7 +12,7 @@ import asyncpg
 import structlog
 
 from pgwake.connection import backoff, connect, describe
-from pgwake.errors import InvalidArgumentError
+from pgwake.errors import InvalidArgumentError, WaitTimeoutError
 from pgwake.pause import pause
 from pgwake.pooler import PooledError, check_listening
 from pgwake.queue import producer
@@ -57,45 +57,49 @@ class Ended:
     errors: list[dict[str, Any]]
 
 
-def ended(look: producer.Look) -> Ended | None:
-    """Return how a job ended; None if it has not yet.
-
-    Raises:
-        InvalidArgumentError: Who looks can't ever see its end.
-    """
-    job = look.job
-    if job["status"] in ENDED:
-        return Ended(**{**job, "errors": job["errors"] or []})
-    if look.is_own:
-        raise InvalidArgumentError(
-            f"job {job['id']} was added or changed by this very transaction: no worker"
-            " sees that before the commit, so wait after it"
-        )
-    if look.is_frozen:
-        raise InvalidArgumentError(
-            f"job {job['id']}: this transaction sees the database as it was when it"
-            " began (isolation above read committed): wait outside of it"
-        )
-    return None
-
-
-class Pace:
-    """When to look again, and when to give up.
+class Wait:
+    """One wait: what a look has shown, when to look again, and when to give up.
 
     Args:
+        job_id: The job.
         timeout: Seconds to wait at most; None: for ever.
     """
 
-    def __init__(self, timeout: float | None) -> None:
+    def __init__(self, job_id: int, timeout: float | None) -> None:
+        self.question = producer.look(job_id)
+        self._job_id = job_id
         self._timeout = timeout
         self._deadline = None if timeout is None else monotonic() + timeout
         self._seconds = MAX_POLL_SECONDS / 50
+        self._snapshot_at: str | None = None
 
-    def seconds(self, job_id: int, *, hears: bool = False) -> float:
+    def ended(self, look: producer.Look) -> Ended | None:
+        """Return how the job has ended; None if it has not yet.
+
+        Raises:
+            InvalidArgumentError: Who looks can't ever see its end.
+        """
+        job = look.job
+        if job["status"] in ENDED:
+            return Ended(**{**job, "errors": job["errors"] or []})
+        if look.is_own:
+            raise InvalidArgumentError(
+                f"job {self._job_id} was added or changed by this very transaction: no"
+                " worker sees that before the commit, so wait after it"
+            )
+        if look.snapshot_at is not None and look.snapshot_at == self._snapshot_at:
+            raise InvalidArgumentError(
+                f"job {self._job_id}: this transaction sees the database as it was when"
+                " it began (isolation above read committed), so wait outside of it"
+            )
+        self._snapshot_at = look.snapshot_at
+        return None
+
+    def seconds(self, *, hears: bool = False) -> float:
         """Seconds until the next look.
 
         Raises:
-            TimeoutError: The time is up.
+            WaitTimeoutError: The time is up.
         """
         seconds = POLL_SECONDS if hears else self._seconds
         self._seconds = min(self._seconds * 1.5, MAX_POLL_SECONDS)
@@ -103,7 +107,9 @@ class Pace:
             return seconds
         left = self._deadline - monotonic()
         if left <= 0:
-            raise TimeoutError(f"job {job_id} has not ended within {self._timeout} s")
+            raise WaitTimeoutError(
+                f"job {self._job_id} has not ended within {self._timeout} s"
+            )
         return min(seconds, left)
 
 

@@ -58,8 +58,9 @@ select json_build_object(
     ) as w(whole)
     where j.id = cast($1 as text)::bigint and x.low > 2 and w.whole > 2
       and pg_xact_status(w.whole::text::xid8) = 'in progress'),
-  'is_frozen', current_setting('transaction_isolation') <> 'read committed'
-    and now() <> statement_timestamp()
+  'snapshot_at', case
+    when current_setting('transaction_isolation') <> 'read committed' then now()
+  end
 )::text
 """
 _WATCH = "select pgwake.watch()"
@@ -98,12 +99,13 @@ class Look:
         job: id, queue, kind, status, result, errors.
         is_own: Whether the asking transaction itself has made or changed it, so that
             no worker sees that yet.
-        is_frozen: Whether the asking transaction will see nothing else.
+        snapshot_at: When the asking transaction began, if it sees nothing newer; else
+            None.
     """
 
     job: dict[str, Any]
     is_own: bool
-    is_frozen: bool
+    snapshot_at: str | None
 
 
 def enqueue(job: str) -> Question[int]:

@@ -53,6 +53,7 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/check_payload.sql
 \ir functions/declare_kinds.sql
 \ir functions/enqueue.sql
+\ir functions/enqueue_many.sql
 \ir functions/claim_cost.sql
 \ir functions/dead_lanes.sql
 \ir functions/check_cursor.sql

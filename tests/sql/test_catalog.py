@@ -41,6 +41,7 @@ SIGNATURES = {
         " on_conflict text, metadata jsonb, concurrency_key text, depends_on bigint[],"
         " on_parent_failure text, webhook text -> bigint"
     ),
+    "enqueue_many": "jobs jsonb -> bigint[]",
     "explain_job": "job_id bigint -> text",
     "extend_leases": "job_ids bigint[], lease_ids uuid[], lease interval -> text[]",
     "fail_job": (

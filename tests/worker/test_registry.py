@@ -1,6 +1,7 @@
 """Handlers and their arguments, without a worker: what a payload becomes."""
 
 import functools
+import inspect
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
 
@@ -220,10 +221,25 @@ def test_the_same_handler_may_be_registered_again() -> None:
     assert registry.kinds == ["kind"]
 
 
-def test_the_decorator_leaves_the_function_as_it_is() -> None:
+def test_a_decorated_function_can_be_called_as_before() -> None:
+    def double(n: int, times: int = 2) -> int:
+        """Doubles."""
+        return n * times
+
+    decorated = Registry().job("kind")(double)
+    assert (decorated(3), decorated(n=3, times=3)) == (6, 9)
+    assert (repr(decorated), decorated.__doc__) == ("<Task 'kind'>", "Doubles.")
+    assert inspect.signature(decorated) == inspect.signature(double)
+
+
+def test_a_function_may_have_several_kinds() -> None:
+    registry = Registry()
+
     async def run() -> None: ...
 
-    assert Registry().job("kind")(run) is run
+    registry.job("a")(registry.job("b")(run))
+    assert registry.kinds == ["a", "b"]
+    assert all(h.function is run for h in map(registry.get, "ab") if h is not None)
 
 
 @pytest.mark.parametrize(

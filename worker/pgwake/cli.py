@@ -1,7 +1,7 @@
 """The command line: pgwake init, run, demo, version, and those about jobs and queues.
 
 Exit codes: 0 done, 1 failed, or for a part of what was named (the message says why),
-2 wrong usage, 75 a drain that was not over in time, 78 wrong settings.
+2 wrong usage, 75 a drain or a wait that was not over in time, 78 wrong settings.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from pgwake import (
     cli_jobs,
     cli_queues,
     cli_schedules,
+    cli_wait,
     install,
     logs,
     names,
@@ -161,6 +162,7 @@ for _command, _name, _panel in (
     (cli_jobs.list_jobs, "list", JOBS),
     (cli_jobs.show_job, "show", JOBS),
     (cli_jobs.explain, "explain", JOBS),
+    (cli_wait.wait, "wait", JOBS),
     (cli_jobs.peek, "peek", JOBS),
     (cli_jobs.failed, "failed", JOBS),
     (cli_jobs.retry, "retry", JOBS),

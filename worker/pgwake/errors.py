@@ -32,3 +32,27 @@ class InvalidScheduleError(PgwakeError, ValueError):
 
 class InvalidValueError(PgwakeError, ValueError):
     """A value can't be stored as JSON in PostgreSQL; the message names why."""
+
+
+class InvalidArgumentError(PgwakeError, ValueError):
+    """An argument can't be meant, or the database refuses it; says what to do."""
+
+
+class NoSuchJobError(PgwakeError, LookupError):
+    """There is no job with this id, or it is gone after its retention."""
+
+
+class DuplicateJobError(PgwakeError):
+    """A live job has the unique key.
+
+    Attributes:
+        job_id: That job's id; None where the database did not say (COPY).
+    """
+
+    def __init__(self, message: str, job_id: int | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class WaitTimeoutError(PgwakeError, TimeoutError):
+    """A job has not ended in the time that somebody would wait for it."""

@@ -3,17 +3,32 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pgwake.errors import ConfigurationError
+from pgwake.job import Job
 from pgwake.policy import Policy
 from pgwake.signature import Signature
+from pgwake.task import Task
 
 # Of webhooks: as sql/functions/send_webhooks.sql enqueues them.
 WEBHOOK_KIND = "pgwake.webhook"
 WEBHOOK_QUEUE = "pgwake.webhooks"
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Decorator(Protocol):
+    """Makes a task of a handler: with its parameters, but for the job."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Job, P], R], /
+    ) -> Task[Concatenate[Job, P], P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, P, R]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +69,16 @@ class Registry:
         backoff_base: float | None = None,
         backoff_cap: float | None = None,
         backoff_jitter: float | None = None,
-    ) -> Callable[[F], F]:
+    ) -> Decorator:
         """Register a function as the handler of a kind of job.
 
         The payload's fields become its arguments, checked against its annotations by
         pydantic; a parameter annotated with pgwake.Job gets the job itself. What it
         returns is stored as the job's result.
+
+        The function becomes a Task: called, it is the function itself, and
+        `await function.enqueue(...)` adds a job for it. For type checkers that leaves
+        the job out where it is the first parameter.
 
         The policy is declared to the database when a worker starts. It holds where the
         job has none of its own and no operator has set another in pgwake.kinds; what is
@@ -96,20 +115,23 @@ class Registry:
         except ConfigurationError as error:
             raise ConfigurationError(f"{kind}: {error}") from None
 
-        def register(function: F) -> F:
+        def register(function: Callable[..., Any], /) -> Task[..., ..., Any]:
+            if isinstance(function, Task):
+                function = function.function
             if kind in self._handlers and self._handlers[kind].function != function:
                 raise ConfigurationError(f"kind {kind!r} has two handlers")
+            signature = Signature.of(kind, function)
             self._handlers[kind] = Handler(
                 kind,
                 function,
                 queue,
                 policy,
-                Signature.of(kind, function),
+                signature,
                 inspect.iscoroutinefunction(function),
             )
-            return function
+            return Task(kind, function, queue, signature)
 
-        return register
+        return cast("Decorator", register)  # it is none of its overloads alone
 
     def get(self, kind: str) -> Handler | None:
         """Return the handler of a kind, or None."""

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal, NotRequired, Self
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
@@ -12,7 +13,11 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import SchemaError
 from typing_extensions import TypedDict  # pydantic refuses typing's before 3.12
 
-from pgwake.errors import ConfigurationError, InvalidPayloadError
+from pgwake.errors import (
+    ConfigurationError,
+    InvalidPayloadError,
+    InvalidValueError,
+)
 from pgwake.job import Job
 from pgwake.jsontext import dumps
 
@@ -36,6 +41,8 @@ class Signature:
     _validate: Callable[[str], dict[str, Any]] | None
     _defaults: Mapping[str, Any]
     _job_parameter: str | None
+    _adapter: TypeAdapter[Any]
+    _call: inspect.Signature  # without the job
 
     @classmethod
     def of(cls, kind: str, function: Callable[..., Any]) -> Self:
@@ -45,7 +52,7 @@ class Signature:
             ConfigurationError: The function can't be a handler.
         """
         try:
-            parameters = inspect.signature(function, eval_str=True).parameters
+            call = inspect.signature(function, eval_str=True)
         except (NameError, TypeError, ValueError) as error:
             raise ConfigurationError(
                 f"{kind}: its signature can't be read: {error}"
@@ -54,7 +61,7 @@ class Signature:
         fields: dict[str, Any] = {}
         defaults: dict[str, Any] = {}
         extra: Literal["forbid", "allow"] = "forbid"
-        for name, parameter in parameters.items():
+        for name, parameter in call.parameters.items():
             match parameter.kind:
                 case parameter.VAR_KEYWORD:
                     extra = "allow"
@@ -76,7 +83,12 @@ class Signature:
         adapter = _adapter(kind, fields, extra)
         takes_any = bool(fields) or extra == "allow"
         validate = adapter.validator.validate_json if takes_any else None
-        return cls(kind, _schema(adapter), validate, defaults, job_parameter)
+        call = call.replace(
+            parameters=[p for p in call.parameters.values() if p.annotation is not Job]
+        )
+        return cls(
+            kind, _schema(adapter), validate, defaults, job_parameter, adapter, call
+        )
 
     def bind(self, payload: str, job: Job) -> dict[str, Any]:
         """Read the arguments from a payload, JSON text.
@@ -103,6 +115,38 @@ class Signature:
             bound[self._job_parameter] = job
         return bound
 
+    def payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Make the payload of which the handler's arguments will be these again.
+
+        What is left out stays out: the handler's default is that of the day it runs.
+
+        Raises:
+            TypeError: They are none that the handler takes, or one is missing.
+            InvalidPayloadError: One is of the wrong type, or does not survive as JSON.
+            InvalidValueError: JSON or PostgreSQL has no word for one.
+        """
+        fields: dict[str, Any] = {}
+        for name, value in self._call.bind(*args, **kwargs).arguments.items():
+            is_rest = self._call.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+            fields.update(value if is_rest else {name: value})
+        try:
+            checked = self._adapter.validator.validate_python(fields)
+            payload: dict[str, Any] = self._adapter.serializer.to_python(
+                checked, mode="json", by_alias=True
+            )
+        except ValidationError as error:
+            raise InvalidPayloadError(_explain(self.kind, error)) from None
+        except ValueError as error:  # pydantic's own for one, and UnicodeDecodeError
+            raise InvalidValueError(f"not a JSON value: {error}") from None
+        text = dumps(payload)
+        if "null" in text and not _is_finite(fields):
+            raise InvalidValueError("not a JSON value: a number is NaN or infinite")
+        try:
+            self._adapter.validator.validate_json(text)
+        except ValidationError as error:
+            raise InvalidPayloadError(_explain(self.kind, error)) from None
+        return payload
+
 
 def _adapter(
     kind: str, fields: Mapping[str, Any], extra: Literal["forbid", "allow"]
@@ -117,6 +161,18 @@ def _adapter(
         raise ConfigurationError(
             f"{kind}: its annotations can't be used: {error}"
         ) from None
+
+
+def _is_finite(value: object) -> bool:
+    """Whether no number in it is NaN or infinite, which pydantic makes null of."""
+    match value:
+        case float():
+            return isfinite(value)
+        case dict():
+            return all(map(_is_finite, value.values()))
+        case list() | tuple() | set() | frozenset():
+            return all(map(_is_finite, value))
+    return True
 
 
 def _schema(adapter: TypeAdapter[Any]) -> Mapping[str, Any] | None:

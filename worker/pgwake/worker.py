@@ -14,6 +14,7 @@ from pgwake import names, queue
 from pgwake.bell import Cause, Role
 from pgwake.claimer import Claimer
 from pgwake.connection import Session, describe
+from pgwake.defaults import worker_default
 from pgwake.errors import ConfigurationError
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
@@ -130,7 +131,8 @@ class Worker:
         try:
             if await self._may_start(chores):
                 await self._declare(chores)
-                await self._work(claims, ends, chores)
+                async with worker_default(settings.dsn):
+                    await self._work(claims, ends, chores)
         finally:
             for opened in (claims, ends, chores):
                 opened.close()

@@ -1,0 +1,53 @@
+"""What every adapter can do, and which targets are asynchronous, for type checkers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterable
+from typing import Protocol, TypeAlias
+
+
+class _AsyncClosable(Protocol):
+    def close(self) -> Awaitable[None]: ...
+
+
+class _AsyncDisposable(Protocol):
+    def dispose(self) -> Awaitable[None]: ...
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class _Disposable(Protocol):
+    def dispose(self) -> None: ...
+
+
+# By shape: so no driver has to be there for its types.
+AsyncTarget: TypeAlias = str | _AsyncClosable | _AsyncDisposable
+SyncTarget: TypeAlias = _Closable | _Disposable
+
+
+class AsyncAdapter(ABC):
+    """Asks on an asynchronous connection."""
+
+    @abstractmethod
+    async def ask(self, sql: str, argument: str | None) -> str:
+        """Run a statement with one argument, $1, that answers with one text."""
+
+    @abstractmethod
+    async def copy(self, chunks: Iterable[str]) -> None:
+        """COPY text into pgwake.jobs; see queue/producer.py for the columns."""
+
+    async def close(self) -> None:  # noqa: B027, most have opened nothing
+        """Close what was opened here."""
+
+
+class SyncAdapter(ABC):
+    """Asks on a connection that blocks."""
+
+    @abstractmethod
+    def ask(self, sql: str, argument: str | None) -> str:
+        """Run a statement with one argument, $1, that answers with one text."""
+
+    @abstractmethod
+    def copy(self, chunks: Iterable[str]) -> None:
+        """COPY text into pgwake.jobs; see queue/producer.py for the columns."""

@@ -1,0 +1,200 @@
+"""Waiting for the end of jobs: news of ends, and how long to wait between looks."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Literal
+
+import asyncpg
+import structlog
+
+from pgwake.connection import backoff, connect, describe
+from pgwake.errors import InvalidArgumentError, WaitTimeoutError
+from pgwake.pause import pause
+from pgwake.pooler import PooledError, check_listening
+from pgwake.queue import producer
+
+log = structlog.get_logger()
+
+CHANNEL = "job_status_changed"
+ENDED = ("completed", "failed", "cancelled")
+POLL_SECONDS = 5.0  # while news is heard
+MAX_POLL_SECONDS = 1.0  # where none is heard; begins with a fiftieth of it
+PING_SECONDS = 5.0
+TIMEOUT_SECONDS = 10.0
+_FAULTS = (
+    OSError,
+    TimeoutError,
+    EOFError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a job ended.
+
+    Attributes:
+        id: The job's id.
+        queue: Its queue.
+        kind: Its kind.
+        status: completed, failed or cancelled.
+        result: What a completed one has as its result.
+        errors: The last failed attempts, oldest first: attempt, at, worker, reason and
+            message of each.
+    """
+
+    id: int
+    queue: str
+    kind: str
+    status: Literal["completed", "failed", "cancelled"]
+    result: Any
+    errors: list[dict[str, Any]]
+
+
+class Wait:
+    """One wait: what a look has shown, when to look again, and when to give up.
+
+    Args:
+        job_id: The job.
+        timeout: Seconds to wait at most; None: for ever.
+    """
+
+    def __init__(self, job_id: int, timeout: float | None) -> None:
+        self.question = producer.look(job_id)
+        self._job_id = job_id
+        self._timeout = timeout
+        self._deadline = None if timeout is None else monotonic() + timeout
+        self._seconds = MAX_POLL_SECONDS / 50
+        self._snapshot_at: str | None = None
+
+    def ended(self, look: producer.Look) -> Ended | None:
+        """Return how the job has ended; None if it has not yet.
+
+        Raises:
+            InvalidArgumentError: Who looks can't ever see its end.
+        """
+        job = look.job
+        if job["status"] in ENDED:
+            return Ended(**{**job, "errors": job["errors"] or []})
+        if look.is_own:
+            raise InvalidArgumentError(
+                f"job {self._job_id} was added or changed by this very transaction: no"
+                " worker sees that before the commit, so wait after it"
+            )
+        if look.snapshot_at is not None and look.snapshot_at == self._snapshot_at:
+            raise InvalidArgumentError(
+                f"job {self._job_id}: this transaction sees the database as it was when"
+                " it began (isolation above read committed), so wait outside of it"
+            )
+        self._snapshot_at = look.snapshot_at
+        return None
+
+    def seconds(self, *, hears: bool = False) -> float:
+        """Seconds until the next look.
+
+        Raises:
+            WaitTimeoutError: The time is up.
+        """
+        seconds = POLL_SECONDS if hears else self._seconds
+        self._seconds = min(self._seconds * 1.5, MAX_POLL_SECONDS)
+        if self._deadline is None:
+            return seconds
+        left = self._deadline - monotonic()
+        if left <= 0:
+            raise WaitTimeoutError(
+                f"job {self._job_id} has not ended within {self._timeout} s"
+            )
+        return min(seconds, left)
+
+
+class News:
+    """One session that hears of ends, while anybody waits for one.
+
+    Args:
+        url: The database, by a direct connection: LISTEN does not work through a
+            transaction pooler, which is found out; then nothing is heard. None: no
+            session, nothing is heard.
+    """
+
+    def __init__(self, url: str | None) -> None:
+        self._url = url
+        self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._run: asyncio.Task[None] | None = None
+        self.is_heard = False
+
+    @asynccontextmanager
+    async def of(self, job_id: int) -> AsyncIterator[asyncio.Event]:
+        """Set an event whenever the job may have ended."""
+        event = asyncio.Event()
+        self._waiting.setdefault(job_id, set()).add(event)
+        if self._run is None and self._url is not None:
+            self._run = asyncio.create_task(self._listen(self._url))
+        try:
+            yield event
+        finally:
+            self._waiting[job_id].discard(event)
+            if not self._waiting[job_id]:
+                del self._waiting[job_id]
+            if not self._waiting and self._run is not None:
+                run, self._run = self._run, None
+                run.cancel()
+                await asyncio.gather(run, return_exceptions=True)
+
+    async def _listen(self, url: str) -> None:
+        failures = 0
+        while True:
+            try:
+                await self._session(url)
+            except PooledError:
+                log.warning(
+                    "listening is impossible",
+                    cause="a transaction pooler stands before the database, so only"
+                    " polls find the ends of jobs",
+                    remedy="give the queue a listen_url that is a direct connection",
+                )
+                return
+            except _FAULTS as error:
+                failures += 1
+                report = log.warning if failures == 1 else log.debug
+                report("listener failed", error=describe(error))
+            finally:
+                self.is_heard = False
+            await asyncio.sleep(backoff(failures))
+
+    async def _session(self, url: str) -> None:
+        name = "pgwake:waits"
+        connection = await connect(url, name, TIMEOUT_SECONDS)
+        lost = asyncio.Event()
+        try:
+            await check_listening(connection, url, name, TIMEOUT_SECONDS)
+            connection.add_termination_listener(lambda _: lost.set())
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                await connection.add_listener(CHANNEL, self._hear)
+                await producer.watch(connection)
+            self.is_heard = True
+            # What ended before is found by a look.
+            for events in self._waiting.values():
+                _set(events)
+            while not await pause(lost, PING_SECONDS):
+                # A half-open socket raises nothing by itself, for hours.
+                async with asyncio.timeout(TIMEOUT_SECONDS):
+                    await connection.execute("select")
+            raise ConnectionResetError("the session has ended")
+        finally:
+            connection.terminate()
+
+    def _hear(self, _: object, _pid: int, _channel: str, payload: object) -> None:
+        event = json.loads(str(payload))
+        if event["new_status"] in ENDED:
+            _set(self._waiting.get(event["id"], set()))
+
+
+def _set(events: set[asyncio.Event]) -> None:
+    for event in events:
+        event.set()

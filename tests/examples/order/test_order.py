@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import psycopg
@@ -111,7 +111,7 @@ async def test_a_paid_order_ends_right_though_worker_and_database_are_killed(
     assert answer(own_database, "select count(*) from pgwake.jobs") == [(0,)]
 
     async with worker(own_database, url, binaries) as first:
-        with psycopg.connect(own_database) as holder:
+        with closing(psycopg.connect(own_database)) as holder:
             # Somebody counts the pears, so the step that takes them waits.
             holder.execute("select from shop.stock where item = 'pear' for update")
             with psycopg.connect(own_database) as connection:

@@ -10,6 +10,7 @@ language plpgsql stable
 set search_path = ''
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set jit = off
 as $$
 declare

@@ -22,6 +22,10 @@ select id, queue, priority, status, attempt, crash_count, bounce_count, unique_k
   cancel_requested_at is not null, coalesce(jsonb_array_length(errors), 0)
 from pgwake.jobs order by id
 """
+RUN_AT = """
+select round(extract(epoch from run_at - now()), 3)::float8 from pgwake.jobs
+where id = %s
+"""
 # What there is, and what get_queue_stats says of queues that have anything.
 COUNTED = """
 select jsonb_agg(c order by queue) from (
@@ -112,6 +116,31 @@ class Comparison(RuleBasedStateMachine):
             return job.lease
         leases = [*job.past_leases, uuid4()]
         return leases[number // 5 % len(leases)]
+
+    def settle(self) -> None:
+        """Have children looked at, if there is a look: by the upkeep, in two seconds.
+
+        A claim would do it too, but its clock goes on while it does.
+        """
+        if not self.one("select exists (select from pgwake.looks)"):
+            return
+        self.set_clock(2)
+        self.one("select pgwake.maintain('children')")
+        assert not self.one("select exists (select from pgwake.looks)")
+        for job in sorted(self.jobs.values(), key=lambda job: job.id):
+            if job.status != "waiting":
+                continue
+            job.see_parents()
+            if job.status == "pending":
+                run_at = self.one(RUN_AT, job.id)
+                assert run_at >= max(job.run_at, self.now)
+                assert run_at == job.run_at or run_at < self.now + 60
+                job.run_at = run_at
+            self.seen[f"{job.status} by its parents"] += 1
+
+    def set_clock(self, seconds: float) -> None:
+        self.now += seconds
+        self.one("select set_config('pgwake.clock_offset', %s, true)", f"{self.now} s")
 
     def live_with_key(self, key: str | None) -> Job | None:
         same = [j for j in self.jobs.values() if j.unique_key == key and key]

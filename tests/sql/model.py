@@ -9,7 +9,8 @@ from uuid import UUID
 BACKOFF = 0.1
 MAX_ATTEMPTS = 20
 MAX_CRASHES = 5
-LIVE = {"pending", "running"}
+BACK = {"waiting", "pending"}
+LIVE = BACK | {"running"}
 
 
 @dataclass
@@ -30,6 +31,9 @@ class Job:
     lease_expires_at: float = 0
     worker: str = ""
     past_leases: list[UUID] = field(default_factory=list)
+    parents: list["Job"] = field(default_factory=list)
+    parents_left: list["Job"] = field(default_factory=list)
+    may_run_anyhow: bool = False
 
     @property
     def place(self) -> tuple[int, float, int]:
@@ -43,6 +47,22 @@ class Job:
     @property
     def attempts_are_used_up(self) -> bool:
         return self.attempt >= (self.max_attempts or MAX_ATTEMPTS)
+
+    def wait_for(self, parents: list["Job"], *, may_run_anyhow: bool) -> None:
+        """It has come, or come again, and its parents have yet to be seen."""
+        self.parents = self.parents_left = parents
+        self.may_run_anyhow = may_run_anyhow
+        self.status = "waiting" if parents else "pending"
+
+    def see_parents(self) -> None:
+        """What a look at a waiting job does."""
+        ended = [job for job in self.parents_left if not job.is_live]
+        self.parents_left = [job for job in self.parents_left if job.is_live]
+        if not self.may_run_anyhow and any(job.status != "completed" for job in ended):
+            self._note_error()
+            self.status = "cancelled"
+        elif not self.parents_left:
+            self.status = "pending"
 
     def claim(self, lease: UUID, worker: str, expires_at: float) -> None:
         self.status, self.attempt = "running", self.attempt + 1
@@ -115,7 +135,7 @@ class Job:
         if self.status == "running":
             self.is_cancel_requested = True
             return "cancel_requested"
-        if self.status == "pending":
+        if self.status in BACK:
             self.status = "cancelled"
         return self.status
 
@@ -124,7 +144,8 @@ class Job:
         self.status, self.lease = status, None
 
     def retry(self, now: float) -> None:
-        self.status, self.lease, self.is_cancel_requested = "pending", None, False
+        self.wait_for(self.parents, may_run_anyhow=True)
+        self.lease, self.is_cancel_requested = None, False
         self.attempt = self.crash_count = self.bounce_count = 0
         self.run_at = now
 

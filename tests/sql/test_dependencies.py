@@ -1,5 +1,6 @@
 """Jobs that depend on others: when they run, and what becomes of them otherwise."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from sql.helpers import (
     pairs,
     refused,
     rows,
+    running,
     set_clock,
     set_queue,
     status,
@@ -152,6 +154,66 @@ async def test_a_child_may_run_whatever_became_of_its_parents(
     await call(connection, "cancel_job", job_id=cancelled["id"])
     await fail(connection, cancelled)
     assert await ids(connection) == [joined]
+
+
+async def _crash(connection: Connection, held: Row) -> None:
+    await connection.execute(
+        "update pgwake.jobs_live set crash_count = 4 where id = $1", held["id"]
+    )
+    assert await call(connection, "release_worker_jobs", worker="w1") is not None
+
+
+async def _cancel_and_release(connection: Connection, held: Row) -> None:
+    await call(connection, "cancel_job", job_id=held["id"])
+    await call(connection, "release_jobs", **pairs(held))
+
+
+WAYS_TO_END: dict[str, Callable[[Connection, Row], Awaitable[Any]]] = {
+    "complete_jobs": lambda c, held: call(c, "complete_jobs", **pairs(held)),
+    "fail_jobs": lambda c, held: call(
+        c, "fail_jobs", **pairs(held), retryables=[False]
+    ),
+    "force_complete_job": lambda c, held: call(
+        c, "force_complete_job", job_id=held["id"], reason="x"
+    ),
+    "force_fail_job": lambda c, held: call(
+        c, "force_fail_job", job_id=held["id"], reason="x"
+    ),
+    "a crash": _crash,
+    "release_jobs": _cancel_and_release,
+}
+WAYS_TO_CANCEL: dict[str, Callable[[Connection, int], Awaitable[Any]]] = {
+    "cancel_job": lambda c, job_id: call(c, "cancel_job", job_id=job_id),
+    "cancel_jobs": lambda c, _: rows(c, "cancel_jobs", kind="parent"),
+    "a person's DELETE": lambda c, job_id: c.execute(
+        "delete from pgwake.jobs where id = $1", job_id
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_END)
+async def test_whoever_ends_a_running_parent_frees_its_children(
+    connection: Connection, way: str
+) -> None:
+    held = await running(connection, kind="parent")
+    joined = await child(connection, held["id"], on_parent_failure="run")
+    assert await ids(connection) == []
+    await WAYS_TO_END[way](connection, held)
+    assert await ids(connection) == [joined]
+    assert await left(connection) == 0
+
+
+@pytest.mark.parametrize("way", WAYS_TO_CANCEL)
+async def test_whoever_cancels_a_parent_frees_its_children(
+    connection: Connection, way: str
+) -> None:
+    later = await at(connection, "1 hour")
+    parent = await insert(connection, kind="parent", run_at=later)
+    joined = await child(connection, parent, on_parent_failure="run")
+    assert await ids(connection) == []
+    await WAYS_TO_CANCEL[way](connection, parent)
+    assert await ids(connection) == [joined]
+    assert await left(connection) == 0
 
 
 async def test_the_first_parent_that_fails_cancels_a_child_at_once(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from sql.comparison import Comparison
-from sql.model import BACKOFF, Job, claimable, next_run_at
+from sql.model import BACK, BACKOFF, LIVE, Job, claimable, next_run_at
 
 QUEUES = st.sampled_from(["q1", "q2"])
 WORKERS = st.sampled_from(["w1", "w2"])
@@ -24,7 +24,8 @@ REASONS = ["unstarted", "shutdown", "unknown_kind"]
 
 ENQUEUE = """
 select pgwake.enqueue('k', queue => %s, priority => %s, unique_key => %s,
-  run_at => pgwake.now() + %s * interval '1 s', max_attempts => %s, on_conflict => %s)
+  run_at => pgwake.now() + %s * interval '1 s', max_attempts => %s, on_conflict => %s,
+  depends_on => %s::bigint[], on_parent_failure => %s)
 """
 CLAIM = """
 select array(select j.id from unnest(b.jobs) as j), b.jobs[1].lease_id,
@@ -40,6 +41,8 @@ USUAL = {"completed", "failed", "cancelled", "retry", "released", "extended"}
 USUAL |= {"cancel_requested", "lease_lost", "PW001", "PW003"}
 USUAL |= {"returned", "raised", "replaced", "added beside", "claimed", "suspects"}
 USUAL |= {f"crash {n}" for n in range(1, 6)}
+USUAL |= {f"{state} by its parents" for state in ("waiting", "pending", "cancelled")}
+USUAL |= {"too young a parent"}
 
 
 class Machine(Comparison):
@@ -52,6 +55,8 @@ class Machine(Comparison):
         delay=st.sampled_from([0, 0, 60]),
         max_attempts=st.sampled_from([None, 1, 2]),
         on_conflict=st.sampled_from(["return", "replace", "raise"]),
+        picks=st.lists(PICKS, max_size=2),
+        policy=st.sampled_from([None, "cancel", "run"]),
     )
     def enqueue(
         self,
@@ -61,27 +66,42 @@ class Machine(Comparison):
         delay: int,
         max_attempts: int | None,
         on_conflict: str,
+        picks: list[int],
+        policy: str | None,
     ) -> None:
-        arguments = (queue, priority, key, delay, max_attempts, on_conflict)
+        parents = [self.pick(number, *LIVE) for number in picks]
+        arguments = (
+            *(queue, priority, key, delay, max_attempts, on_conflict),
+            *([job.id for job in parents], policy),
+        )
         taken = self.live_with_key(key)
         if taken and on_conflict == "raise":
             self.seen["raised"] += 1
             assert self.code_of(ENQUEUE, *arguments) == "PW005"
             return
+        is_replaced = taken and on_conflict == "replace" and taken.status in BACK
+        if taken and is_replaced and any(job.id >= taken.id for job in parents):
+            self.seen["too young a parent"] += 1
+            assert self.code_of(ENQUEUE, *arguments) == "PW003"
+            return
         job_id, run_at = self.one(ENQUEUE, *arguments), self.now + delay
         if taken and on_conflict == "return":
             self.seen["returned"] += 1
             assert job_id == taken.id
-        elif taken and taken.status == "pending":
+        elif taken and is_replaced:
             self.seen["replaced"] += 1
             assert job_id == taken.id
             taken.queue, taken.priority = queue, priority
             taken.run_at, taken.max_attempts = run_at, max_attempts
+            taken.wait_for(parents, may_run_anyhow=policy == "run")
         else:
             if taken:
                 self.seen["added beside"] += 1
                 taken.unique_key = None
-            self.add(Job(job_id, queue, priority, run_at, max_attempts, key))
+            job = Job(job_id, queue, priority, run_at, max_attempts, key)
+            job.wait_for(parents, may_run_anyhow=policy == "run")
+            self.add(job)
+        self.settle()
 
     @rule(
         queue=QUEUES,
@@ -121,6 +141,7 @@ class Machine(Comparison):
         (outcome,) = self.one(call, job.id, lease_id)
         assert outcome == job.complete(lease_id)
         self.move(job, before, outcome)
+        self.settle()
 
     @rule(pick=PICKS, lease=PICKS, retryable=st.booleans(), retry_in=SECONDS)
     def fail(self, pick: int, lease: int, retryable: bool, retry_in: int) -> None:
@@ -130,6 +151,7 @@ class Machine(Comparison):
         run_at = self.now + (retry_in or BACKOFF)
         assert outcome == job.fail(lease_id, retryable=retryable, run_at=run_at)
         self.move(job, before, outcome)
+        self.settle()
 
     @rule(pick=PICKS, lease=PICKS, reason=st.sampled_from([*REASONS, "extend"]))
     def release_or_extend(self, pick: int, lease: int, reason: str) -> None:
@@ -146,6 +168,7 @@ class Machine(Comparison):
             expected = job.release(lease_id, reason, self.now)
         assert outcome == expected
         self.move(job, before, outcome)
+        self.settle()
 
     @rule(pick=PICKS)
     def cancel(self, pick: int) -> None:
@@ -154,6 +177,7 @@ class Machine(Comparison):
         outcome = self.one("select pgwake.cancel_job(%s)", job.id)
         assert outcome == job.cancel()
         self.move(job, before, outcome)
+        self.settle()
 
     @rule(pick=PICKS)
     def retry(self, pick: int) -> None:
@@ -166,6 +190,7 @@ class Machine(Comparison):
         self.seen[str(code)] += 1
         if code is None:
             job.retry(self.now)
+            self.settle()
 
     @rule(pick=PICKS, end=st.sampled_from(["complete", "fail"]))
     def force(self, pick: int, end: str) -> None:
@@ -176,13 +201,13 @@ class Machine(Comparison):
         if code is None:
             job.force("completed" if end == "complete" else "failed")
         self.move(job, before, str(code))
+        self.settle()
 
     @rule(seconds=SECONDS, worker=st.sampled_from([None, None, "w1", "w2"]))
     def time_passes_and_what_is_lost_is_found(
         self, seconds: int, worker: str | None
     ) -> None:
-        self.now += seconds
-        self.one("select set_config('pgwake.clock_offset', %s, true)", f"{self.now} s")
+        self.set_clock(seconds)
         running = [job for job in self.jobs.values() if job.status == "running"]
         if worker is None:
             lost = [job for job in running if job.lease_expires_at < self.now]
@@ -195,6 +220,7 @@ class Machine(Comparison):
         for job in lost:
             job.crash(self.now)
             self.move(job, "running", f"crash {job.crash_count}")
+        self.settle()
 
     @rule()
     def upkeep(self) -> None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from sql.lifecycle import Lifecycle
 
 USUAL = {"completed", "failed", "cancelled", "retry", "released", "replaced"}
-USUAL |= {"fired", "left out", "not fired"}
+USUAL |= {"fired", "not fired", "raced"}
 USUAL |= {"commit", "rollback", "55P03", "PW003", "PW005", "running"}
 
 

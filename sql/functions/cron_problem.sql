@@ -1,10 +1,10 @@
--- What is wrong with a cron expression: the problem, and what to do. Null if nothing is.
+-- What is wrong with a cron expression, and what to do; null if nothing is.
 --
 -- Five fields, parted by blanks: minute (0-59), hour (0-23), day of month (1-31), month
 -- (1-12 or JAN-DEC), day of week (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is a list,
 -- parted by commas, of * or a value or a range a-b, perhaps with a step (*/15, 8-18/2,
--- 5/10: from 5 on). A day of month may be L (the last) or LW (the last weekday), a day of
--- week 5L (the month's last Friday) or 1#2 (its second Monday). Instead of all that:
+-- 5/10: from 5 on). A day of month may be L (the last) or LW (the last weekday), a day
+-- of week 5L (the month's last Friday) or 1#2 (its second Monday). Instead of all that:
 -- @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually. Case is no matter.
 --
 -- What passes here, pgwake's worker understands.

@@ -1,17 +1,17 @@
 -- The schedules that somebody has to look at now: one of their ticks is due within two
--- seconds, or their next tick is not known. Each worker looks once a second; what it finds
--- it hands to fire_schedule() or, if it can't, to note_schedule_problem().
+-- seconds, or their next tick is not known. Each worker looks once a second; what it
+-- finds it hands to fire_schedule() or, if it can't, to note_schedule_problem().
 --
 -- version     of the row: whoever fires or changes it meanwhile makes this answer void
--- since       no tick is earlier, save that a clock put back by more than three hours begins
---             anew: the ticks of the time that comes again are fired again
--- now, until  by the database's clock: ticks up to until are to be fired. Those after now
---             make jobs that are due at their tick, so that these start in time. With
---             may_overlap => false until is now: only at the tick is it known whether the
---             last job is live
+-- since       no tick is earlier, save that a clock put back by more than three hours
+--             begins anew: the ticks of the time that comes again are fired again
+-- now, until  by the database's clock: ticks up to until are to be fired. Those after
+--             now make jobs that are due at their tick, so that these start in time.
+--             With may_overlap => false until is now: only at the tick is it known
+--             whether the last job is live
 --
--- Ticks of every are since, since + every, ...; those of cron are the reader's to compute.
--- A schedule with a problem is left in peace for a minute.
+-- Ticks of every are since, since + every, ...; those of cron are the reader's to
+-- compute. A schedule with a problem is left in peace for a minute.
 --
 -- No lock says who fires: one held while ticks are computed would be held by a stopped
 -- process too. Reads all schedules, and writes nothing.

@@ -1,15 +1,16 @@
--- Makes a job of each tick, and notes the next one: all or, if somebody else has fired or
--- changed the schedule since due_schedules() told its version, nothing. So whoever
+-- Makes a job of each tick, and notes the next one: all or, if somebody else has fired
+-- or changed the schedule since due_schedules() told its version, nothing. So whoever
 -- believes that it is his turn, with whatever clock, each tick becomes one job.
 --
--- ticks are ascending, after all that were fired before, and not over two seconds ahead;
--- none at all is right where only next_at was to be computed. A job is due at its tick, or
--- now if that is past, and has the unique key schedule/NAME/TICK. With may_overlap => false
--- that is schedule/NAME: a tick is left out while the job of an earlier one is live.
+-- ticks are ascending, after all that were fired before, and not over two seconds
+-- ahead; none at all is right where only next_at was to be computed. A job is due at
+-- its tick, or now if that is past, and has the unique key schedule/NAME/TICK. With
+-- may_overlap => false that is schedule/NAME: a tick is left out while the job of an
+-- earlier one is live.
 --
--- Returns how many jobs it has added; null: the version is void, or somebody is firing it
--- now. Raises PW003 for ticks that can't be; what else refuses a job is raised as it is.
--- Locks the schedule's row, waits for nobody. Rides schedules_pkey.
+-- Returns how many jobs it has added; null: the version is void, or somebody is firing
+-- it now. Raises PW003 for ticks that can't be; what else refuses a job is raised as it
+-- is. Locks the schedule's row, waits for nobody. Rides schedules_pkey.
 create or replace function pgwake.fire_schedule(
   name text, version text, ticks timestamptz[], next_at timestamptz
 )

@@ -1,8 +1,8 @@
 -- The schedules, by name, with what came of their ticks.
 --
--- next_at: the next tick that is not a job yet; null while paused, and until a worker has
--- computed it. last_at, last_job_id: of the last tick that became a job or was left out.
--- problem: why a tick can't be computed, or became no job; it is tried again each minute.
+-- next_at: the next tick that is not a job yet; null while paused, and until a worker
+-- has computed it. last_at: the last tick that became a job or was left out. problem: why
+-- a tick can't be computed, or became no job; it is tried again each minute.
 --
 -- Reads only.
 create or replace function pgwake.list_schedules()
@@ -35,9 +35,9 @@ language sql stable
 set search_path = ''
 as $$
   select s.name, s.cron, s.every, s.timezone, s.kind, s.queue, s.is_paused, s.next_at::timestamptz,
-    s.last_at::timestamptz, s.last_job_id, s.fired_count, s.left_out_count, s.problem, s.payload::jsonb, s.priority::smallint,
-    s.max_attempts::int, s.metadata::jsonb, s.concurrency_key::text, s.may_overlap, s.misfire, s.misfire_limit,
-    s.starts_at::timestamptz, s.updated_at::timestamptz
+    s.last_at::timestamptz, s.last_job_id, s.fired_count, s.left_out_count, s.problem, s.payload::jsonb,
+    s.priority::smallint, s.max_attempts::int, s.metadata::jsonb, s.concurrency_key::text, s.may_overlap, s.misfire,
+    s.misfire_limit, s.starts_at::timestamptz, s.updated_at::timestamptz
   from pgwake.schedules as s
   order by s.name
 $$;

@@ -1,9 +1,10 @@
--- Notes why a schedule's ticks can't be computed, or became no job. It is tried again after
--- a minute, with the ticks that it has missed then; who fires or replaces it clears it.
+-- Notes why a schedule's ticks can't be computed, or became no job. It is tried again
+-- after a minute, with the ticks that it has missed then; who fires or replaces it
+-- clears it.
 --
--- version as in fire_schedule(). The text is clipped at 1,000 characters. Returns whether
--- it is news, to be logged; false too if the version is void. Locks the schedule's row,
--- waits for nobody. Rides schedules_pkey.
+-- version as in fire_schedule(). The text is clipped at 1,000 characters. Returns
+-- whether it is news, to be logged; false too if the version is void. Locks the
+-- schedule's row, waits for nobody. Rides schedules_pkey.
 create or replace function pgwake.note_schedule_problem(name text, version text, problem text)
 returns boolean
 language plpgsql volatile

@@ -1,8 +1,8 @@
--- Has a schedule fire nothing until it is resumed. Jobs that are there stay; the ticks of
--- the next two seconds may be among them.
+-- Has a schedule fire nothing until it is resumed. Jobs that are there stay; the ticks
+-- of the next two seconds may be among them.
 --
--- Returns whether it was not paused before. Raises PW003 for a name that no schedule has.
--- Rides schedules_pkey.
+-- Returns whether it was not paused before. Raises PW003 for a name that no schedule
+-- has. Rides schedules_pkey.
 create or replace function pgwake.pause_schedule(name text)
 returns boolean
 language plpgsql volatile

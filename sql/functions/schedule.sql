@@ -1,24 +1,29 @@
--- Has a job enqueued again and again: by cron, in a time zone, or after each interval of
--- real time (every). Replaces the schedule of that name, if it is different.
+-- Has a job enqueued again and again: by cron, in a time zone, or after each interval
+-- of real time (every). Replaces the schedule of that name, if it is different.
 --
--- Workers fire the ticks; see due_schedules(). Each tick becomes one job, due at the tick,
--- with kind, payload, queue, priority, max_attempts, concurrency_key as for enqueue(), and
--- with metadata {"schedule": its name, "scheduled_for": the tick} merged into its own.
+-- Workers fire the ticks; see due_schedules(). Each tick becomes one job, due at the
+-- tick, with kind, payload, queue, priority, max_attempts, concurrency_key as for
+-- enqueue(), and with metadata {"schedule": its name, "scheduled_for": the tick} merged
+-- into its own.
 --
 -- cron           five fields or @daily and its like; see cron_problem
 -- timezone       a name of pg_timezone_names; default UTC
--- every          1 second to 366 days, in whole seconds; a day is 24 hours. Its ticks count
---                from starts_at, else from the last tick, or the creation if there was none
+-- every          1 second to 366 days, in whole seconds; a day is 24 hours. Its ticks
+--                count from starts_at, else from the last tick, or the creation if
+--                there was none
 -- starts_at      no tick is before it; default now
--- may_overlap    false: a tick is left out while the job of an earlier one is live; ticks are
---                fired within a second after their time then, and not before it
--- misfire        of ticks that nobody could fire in time, are fired later: skip: none that is
---                over a minute late; once: the newest, however late; all: the newest misfire_limit
+-- may_overlap    false: a tick is left out while the job of an earlier one is live;
+--                ticks are fired within a second after their time then, and not before
+--                it
+-- misfire        which of the ticks that nobody fired in time are fired later: skip: none
+--                that is over a minute late; once: the newest, however late; all: the
+--                newest misfire_limit
 --
 -- Returns whether anything is different now: called again with the same arguments it
--- changes and locks nothing, so that a deploy may repeat it. A schedule that is replaced
--- stays paused if it was, and ticks before the replacement are not fired any more. Jobs
--- that are there stay as they are; the ticks of the next two seconds may be among them.
+-- changes and locks nothing, so that a deploy may repeat it. A schedule that is
+-- replaced stays paused if it was, and ticks before the replacement are not fired any
+-- more. Jobs that are there stay as they are; the ticks of the next two seconds may be
+-- among them.
 --
 -- Raises PW003 for what can't be meant, and for a payload that its kind does not take
 -- (check_payload); the table's named checks (23514). Rides schedules_pkey.

@@ -17,7 +17,7 @@ from sql.lifecycle import FAMILIES, Lifecycle
 
 USUAL = {"completed", "failed", "cancelled", "retry", "released", "replaced"}
 USUAL |= set(FAMILIES)
-USUAL |= {"fired", "left out", "not fired"}
+USUAL |= {"fired", "not fired", "raced"}
 USUAL |= {"commit", "rollback", "55P03", "PW003", "PW005", "running"}
 
 

@@ -1,5 +1,6 @@
 """When schedules tick: by cron in a time zone, by intervals, and after a pause."""
 
+import contextlib
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
@@ -175,6 +176,18 @@ def test_what_can_not_be_read_is_refused(cron: str, zone: str) -> None:
     with pytest.raises(InvalidScheduleError):
         next_ticks(cron, zone)
     with pytest.raises(InvalidScheduleError):
+        plan(due(cron=cron, timezone=zone))
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    cron=st.lists(st.text("0123456*/-,#LWSUNJA@ ", max_size=6), max_size=6).map(
+        " ".join
+    ),
+    zone=st.one_of(st.just("UTC"), st.text(max_size=20)),
+)
+def test_any_text_is_read_or_refused(cron: str, zone: str) -> None:
+    with contextlib.suppress(InvalidScheduleError):
         plan(due(cron=cron, timezone=zone))
 
 

@@ -41,9 +41,8 @@ class Scheduler:
         fired = await self._session.call(fire)
         if fired is not None:
             if ticks and ticks[0] < due.now - MISFIRE_GRACE:
-                log.warning(
-                    "schedule fired late", schedule=due.name, tick=str(ticks[0])
-                )
+                first = str(ticks[0])
+                log.warning("schedule fired late", schedule=due.name, tick=first)
             self._metrics.ticked("fired", fired)
             self._metrics.ticked("left_out", len(ticks) - fired)
 

@@ -126,6 +126,33 @@ async def test_a_delay_counts_from_now_by_the_clock_of_the_database(
     assert [row[0].total_seconds() for row in rows] == [90.5, 90.5, 90.5, 0]
 
 
+async def test_times_do_not_depend_on_the_time_zone_of_the_session(
+    request: pytest.FixtureRequest, database: str, connection: Connection
+) -> None:
+    """New York has a day of 25 hours within the delay, whenever this is run."""
+    name = database.rpartition("/")[2]
+    await connection.execute(f"alter database {name} set timezone = 'America/New_York'")
+    producer: Producer = await request.getfixturevalue("producer")
+    at = datetime(2027, 7, 1, 12, tzinfo=ZoneInfo("Europe/Berlin"))
+    jobs = [NewJob("at", run_at=at), NewJob("in", delay=timedelta(days=365 // 2 + 1))]
+    async with producer.transaction():
+        for new in jobs:
+            await producer("enqueue", new.kind, run_at=new.run_at, delay=new.delay)
+        await producer("enqueue_many", jobs)
+        await producer("copy", jobs)
+        read = await producer("get_job", 1)
+
+    rows = await connection.fetch(
+        "select kind, run_at, run_at - created_at from pgwake.jobs order by id"
+    )
+    assert read["run_at"] == at
+    for kind, run_at, delay in rows:
+        if kind == "at":
+            assert run_at == at
+        else:
+            assert delay == jobs[1].delay
+
+
 async def test_ids_come_in_the_order_of_the_jobs(
     producer: Producer, connection: Connection
 ) -> None:

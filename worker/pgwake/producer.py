@@ -276,9 +276,11 @@ def Queue(  # noqa: N802, what it returns is one
     Raises:
         ConfigurationError: The target is none that is known.
     """
-    if isinstance(adapt(target), AsyncAdapter):
-        return AsyncQueue(target, listen_url=listen_url)  # type: ignore[arg-type]  # just seen
-    return SyncQueue(target)  # type: ignore[arg-type]  # just seen
+    adapter = adapt(target)
+    if isinstance(adapter, SyncAdapter):
+        return SyncQueue(adapter)
+    url = target if isinstance(target, str) else None
+    return AsyncQueue(adapter, listen_url=listen_url or url)
 
 
 class _Lines:

@@ -66,6 +66,6 @@ def test_what_changes_in_a_payload_later_changes_nothing() -> None:
     assert '"to":"a"' in new.as_json()
 
 
-def test_a_line_for_copy_can_not_look_for_a_live_job() -> None:
+def test_a_job_that_is_copied_can_not_look_for_a_live_job() -> None:
     with pytest.raises(InvalidArgumentError, match="copy can't return a live job"):
-        NewJob("a", unique_key="u").as_line(datetime.now(UTC))
+        NewJob("a", unique_key="u").check_copy()

@@ -1,12 +1,14 @@
 """Producers on every kind of connection, in the transaction that it is in."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -23,6 +25,8 @@ from support import Connection
 from worker.helpers import asleep, embedded, ended, quick
 from worker.producers import CONNECTIONS, POOLS, Producer
 
+Open = Callable[[str], AbstractAsyncContextManager[Producer]]
+BERLIN = ZoneInfo("Europe/Berlin")
 HOSTILE = "\t\n\r \\N \\. \\\\ ' \" {a,b} %s $1 :x \N{PILE OF POO}"
 
 
@@ -124,6 +128,33 @@ async def test_a_delay_counts_from_now_by_the_clock_of_the_database(
         "select run_at - created_at from pgwake.jobs order by id"
     )
     assert [row[0].total_seconds() for row in rows] == [90.5, 90.5, 90.5, 0]
+
+
+@pytest.mark.parametrize("opened", CONNECTIONS, ids=lambda opened: opened.__name__)
+async def test_times_do_not_depend_on_the_time_zone_of_the_session(
+    opened: Open,
+    database: str,
+    connection: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """New York has a day of another length within half a year."""
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+    name = database.rpartition("/")[2]
+    await connection.execute(f"alter database {name} set timezone = 'America/New_York'")
+    at, delay = datetime(2127, 7, 1, 12, tzinfo=BERLIN), timedelta(days=183)
+    jobs = [NewJob("at", run_at=at), NewJob("in", delay=delay)]
+    async with opened(database) as producer, producer.transaction():
+        await producer("enqueue", "at", run_at=at)
+        await producer("enqueue", "in", delay=delay)
+        await producer("enqueue_many", jobs)
+        await producer("copy", jobs)
+        assert (await producer("get_job", 1))["run_at"] == at
+
+    rows = await connection.fetch(
+        "select run_at, created_at from pgwake.jobs order by id"
+    )
+    assert [row["run_at"] for row in rows[::2]] == [at] * 3
+    assert [row["run_at"] - row["created_at"] for row in rows[1::2]] == [delay] * 3
 
 
 async def test_ids_come_in_the_order_of_the_jobs(

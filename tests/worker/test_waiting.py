@@ -135,6 +135,27 @@ async def test_a_session_that_is_lost_comes_back(
     assert (await wait).status == "cancelled"
 
 
+@pytest.mark.usefixtures("_nothing_is_found_by_a_poll")
+async def test_what_others_send_on_the_channel_does_no_harm(
+    connection: Connection, queue: AsyncQueue
+) -> None:
+    job_id = await queue.enqueue("a")
+    wait = asyncio.create_task(queue.wait_for(job_id))
+    await listening(connection)
+    for sent in (
+        "",
+        "[]",
+        "1",
+        "{",
+        '{"id": []}',
+        '{"id": [], "new_status": "failed"}',
+    ):
+        await connection.execute("select pg_notify('job_status_changed', $1)", sent)
+    await queue.cancel(job_id)
+
+    assert (await wait).status == "cancelled"
+
+
 async def test_without_a_url_it_looks_again_and_again(
     database: str, connection: Connection
 ) -> None:

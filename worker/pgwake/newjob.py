@@ -162,20 +162,24 @@ class NewJob:
         metadata = self._metadata_text or "null"
         return f'{text[:-1]}, "payload": {self._payload_text}, "metadata": {metadata}}}'
 
-    def as_line(self, now: datetime) -> str:
-        """Return it as a line of COPY, in the order of queue.producer.COPY_COLUMNS.
-
-        Args:
-            now: The database's time.
+    def check_copy(self) -> None:
+        """Check that COPY can add it: it looks for no live job.
 
         Raises:
-            InvalidArgumentError: It is to find a live job: COPY can't.
+            InvalidArgumentError: It is to find one.
         """
         if self.unique_key is not None and self.on_conflict != "raise":
             raise InvalidArgumentError(
                 f"copy can't {self.on_conflict} a live job with the unique key: use"
                 " enqueue_many, or on_conflict='raise'"
             )
+
+    def as_line(self, now: datetime) -> str:
+        """Return it as a line of COPY, in the order of queue.producer.COPY_COLUMNS.
+
+        Args:
+            now: The database's time.
+        """
         values = (
             self.kind,
             self._payload_text,

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
@@ -89,8 +89,8 @@ class AsyncQueue:
     async def copy(self, jobs: Iterable[NewJob]) -> int:
         """Add very many jobs by COPY, all or none; how many.
 
-        The jobs may come from a generator. No ids are known, and a unique key that is
-        taken is an error.
+        The jobs may come from a generator; what that raises aborts the transaction. No
+        ids are known, and a unique key that is taken is an error.
 
         Raises:
             InvalidArgumentError: One can't be meant.
@@ -276,9 +276,11 @@ def Queue(  # noqa: N802, what it returns is one
     Raises:
         ConfigurationError: The target is none that is known.
     """
-    if isinstance(adapt(target), AsyncAdapter):
-        return AsyncQueue(target, listen_url=listen_url)  # type: ignore[arg-type]  # just seen
-    return SyncQueue(target)  # type: ignore[arg-type]  # just seen
+    adapter = adapt(target)
+    if isinstance(adapter, SyncAdapter):
+        return SyncQueue(adapter)
+    url = target if isinstance(target, str) else None
+    return AsyncQueue(adapter, listen_url=listen_url or url)
 
 
 class _Lines:
@@ -287,12 +289,16 @@ class _Lines:
     def __init__(self, jobs: Iterable[NewJob], now: datetime) -> None:
         self._jobs, self._now = jobs, now
         self.count = 0
+        if isinstance(jobs, Collection):  # before the transaction is aborted by one
+            for job in jobs:
+                _checked(job).check_copy()
 
     def __iter__(self) -> Iterator[str]:
         lines: list[str] = []
         size = 0
         for job in self._jobs:
-            line = _checked(job).as_line(self._now)
+            _checked(job).check_copy()
+            line = job.as_line(self._now)
             lines.append(line)
             size += len(line)
             self.count += 1

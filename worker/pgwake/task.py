@@ -67,8 +67,10 @@ class Call(_Maker[P]):
 class AsyncCall(_Maker[P]):
     """A handler with options, to be enqueued on an asynchronous queue."""
 
-    def __init__(self, maker: _Maker[P], options: Options, queue: AsyncQueue) -> None:
-        super().__init__(maker.kind, maker._signature, options)  # noqa: SLF001, a copy
+    def __init__(
+        self, kind: str, signature: Signature, options: Options, queue: AsyncQueue
+    ) -> None:
+        super().__init__(kind, signature, options)
         self._queue = queue
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> int:
@@ -79,8 +81,10 @@ class AsyncCall(_Maker[P]):
 class SyncCall(_Maker[P]):
     """A handler with options, to be enqueued on a queue that blocks."""
 
-    def __init__(self, maker: _Maker[P], options: Options, queue: SyncQueue) -> None:
-        super().__init__(maker.kind, maker._signature, options)  # noqa: SLF001, a copy
+    def __init__(
+        self, kind: str, signature: Signature, options: Options, queue: SyncQueue
+    ) -> None:
+        super().__init__(kind, signature, options)
         self._queue = queue
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> int:
@@ -141,11 +145,11 @@ class Task(Call[P], Generic[C, P, R]):
         Raises:
             ConfigurationError: The target is none that is known.
         """
-        merged = Options(**{**self._options, **options})
+        given = Options(**{**self._options, **options})
         if target is None:
-            return Call(self.kind, self._signature, merged)
+            return Call(self.kind, self._signature, given)
         if not isinstance(target, AsyncQueue | SyncQueue):
             target = Queue(target)
         if isinstance(target, AsyncQueue):
-            return AsyncCall(self, merged, target)
-        return SyncCall(self, merged, target)
+            return AsyncCall(self.kind, self._signature, given, target)
+        return SyncCall(self.kind, self._signature, given, target)

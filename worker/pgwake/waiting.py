@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal
@@ -190,9 +190,10 @@ class News:
             connection.terminate()
 
     def _hear(self, _: object, _pid: int, _channel: str, payload: object) -> None:
-        event = json.loads(str(payload))
-        if event["new_status"] in ENDED:
-            _set(self._waiting.get(event["id"], set()))
+        with suppress(ValueError, TypeError, LookupError):  # anybody may send anything
+            event = json.loads(str(payload))
+            if event["new_status"] in ENDED:
+                _set(self._waiting.get(event["id"], set()))
 
 
 def _set(events: set[asyncio.Event]) -> None:

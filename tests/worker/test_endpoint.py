@@ -161,7 +161,10 @@ async def test_retry_after_may_be_a_date(
     assert timedelta(minutes=55) < caught.value.delay <= timedelta(hours=1)
 
 
-@pytest.mark.parametrize("retry_after", ["soon", "-5", "1.5", "", "٣"])
+@pytest.mark.parametrize(
+    "retry_after",
+    ["soon", "-5", "1.5", "", "٣", "Sun, 06 Nov 2020 99999999999:00:00 GMT"],
+)
 async def test_a_retry_after_that_says_nothing_is_none(
     receiver: Receiver, client: HttpClient, retry_after: str
 ) -> None:

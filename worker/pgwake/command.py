@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -113,10 +113,11 @@ class Command:
                 env=self._environment | _facts(job),
             )
         except OSError as error:
-            raise Retry from error
+            told = f"{type(error).__name__}: {error}"
+            raise Retry(reason=told) from None
         group = transport.get_pid()
-        self._warden.watch(group)
         try:
+            self._warden.watch(group)
             run.feed(transport, b"\n" + job.payload_text.encode())
             await run.exited.wait()
             with suppress(TimeoutError):
@@ -193,7 +194,7 @@ def _stdin(transport: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
     return cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
 
 
-async def _to_the_end(work: Any) -> None:
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
     """Await it, however often this task is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     cancelled = False

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import uvicorn
@@ -111,12 +112,16 @@ class Receiver:
         return Response() if answer is None else await answer(request)
 
     @contextlib.contextmanager
-    def serve(self, host: str = "127.0.0.1") -> Iterator["Receiver"]:
-        """Serve, in a thread of its own."""
+    def serve(
+        self, host: str = "127.0.0.1", certificate: Path | None = None
+    ) -> Iterator["Receiver"]:
+        """Serve, in a thread of its own; by TLS with a certificate and its key."""
         app = Starlette(
             routes=[Route("/{path:path}", self._answer, methods=["GET", "POST"])]
         )
         config: dict[str, Any] = {"log_level": "error", "lifespan": "off"}
+        if certificate is not None:
+            config["ssl_certfile"] = certificate
         server = uvicorn.Server(
             uvicorn.Config(app, host=host, port=self.port, **config)
         )

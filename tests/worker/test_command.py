@@ -172,7 +172,7 @@ async def test_a_program_that_has_gone_fails_the_attempt(
     await worker(start_worker, str(program))
     program.unlink()
     row = await ended(connection, await insert(connection, "a", max_attempts=1))
-    assert row["errors"][0]["message"].startswith("FileNotFoundError")
+    assert row["errors"][0]["message"].startswith("exit code 127: ")
 
 
 @pytest.mark.usefixtures("loop")

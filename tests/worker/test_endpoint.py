@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from pgwake.address import Rule
 from pgwake.endpoint import HttpClient
 from sql.helpers import call, insert
 from support import Connection, free_port
+from worker import certificate
 from worker.helpers import ended, in_status, reasons
 from worker.processes import Pgwake, StartProcess
 from worker.receiver import Receiver
@@ -159,7 +161,10 @@ async def test_retry_after_may_be_a_date(
     assert timedelta(minutes=55) < caught.value.delay <= timedelta(hours=1)
 
 
-@pytest.mark.parametrize("retry_after", ["soon", "-5", "1.5", "", "٣"])
+@pytest.mark.parametrize(
+    "retry_after",
+    ["soon", "-5", "1.5", "", "٣", "Sun, 06 Nov 2020 99999999999:00:00 GMT"],
+)
 async def test_a_retry_after_that_says_nothing_is_none(
     receiver: Receiver, client: HttpClient, retry_after: str
 ) -> None:
@@ -256,6 +261,44 @@ async def test_an_endpoint_that_is_not_there_is_tried_again(client: HttpClient) 
         await client.post(f"http://127.0.0.1:{free_port()}/", "7", b"{}")
     with pytest.raises(Retry, match=r"no-such-host\.invalid"):
         await client.post("http://no-such-host.invalid/", "7", b"{}")
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+    receiver = Receiver("localhost")
+    with (
+        receiver.serve(certificate=certificate.write(tmp_path / "pem")),
+        pytest.raises(Retry, match="CERTIFICATE_VERIFY_FAILED"),
+    ):
+        await post(f"https://localhost:{receiver.port}/")
+    assert receiver.posted == []
+
+
+async def test_a_certificate_is_checked_for_the_name_not_for_the_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pem = certificate.write(tmp_path / "pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    receiver = Receiver("localhost")
+    with receiver.serve(certificate=pem):
+        await post(f"https://localhost:{receiver.port}/")
+        with pytest.raises(Retry, match="CERTIFICATE_VERIFY_FAILED"):
+            await post(f"https://127.0.0.1:{receiver.port}/")
+    assert len(receiver.posted) == 1
+
+
+async def test_a_redirect_from_https_to_http_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receiver: Receiver
+) -> None:
+    pem = certificate.write(tmp_path / "pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    secure = Receiver("localhost")
+    secure.answer("/", 307, location=receiver.url)
+    with (
+        secure.serve(certificate=pem),
+        pytest.raises(Discard, match="nothing can be posted"),
+    ):
+        await post(f"https://localhost:{secure.port}/", http_redirects=True)
+    assert receiver.posted == []
 
 
 async def test_an_endpoint_that_speaks_no_http_is_tried_again(

@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -27,14 +27,15 @@ from pgwake.outcomes import Discard, Retry
 EX_USAGE, EX_DATAERR = 64, 65
 ERROR_BYTES = 1500  # of stderr
 DRAIN_SECONDS = 1.0  # that somebody may hold stdout open after the command's end
+# It begins once it may: when its worker dies before, read finds the end of stdin.
+_GATE = ("/bin/sh", "-c", 'read -r PGWAKE_GO && exec "$@"', "sh")
 _SECRETS = ("PG", "DATABASE_URL")  # PGPASSWORD, PGWAKE_DATABASE_URL, ...
 
 
 class Warden:
     """The process that kills the groups of commands should this one die.
 
-    It is told of a group after its command has begun: one whose worker is killed in
-    that instant, or that has left its group (setsid), is not covered.
+    What has left its group (setsid) is not covered.
     """
 
     def __init__(self) -> None:
@@ -77,7 +78,7 @@ class Command:
     """The handler of a kind that a command does.
 
     Args:
-        words: The program and its arguments; no shell reads them.
+        words: The program, by its path, and its arguments; no shell reads them.
         grace: Seconds from SIGTERM to SIGKILL.
         kept: Variables that it gets though they may be secrets of the worker's.
         warden: Who kills it when this process dies.
@@ -106,16 +107,18 @@ class Command:
         try:
             transport, run = await loop.subprocess_exec(
                 _Run,
+                *_GATE,
                 *self._words,
                 start_new_session=True,
                 env=self._environment | _facts(job),
             )
         except OSError as error:
-            raise Retry from error
+            told = f"{type(error).__name__}: {error}"
+            raise Retry(reason=told) from None
         group = transport.get_pid()
-        self._warden.watch(group)
         try:
-            run.feed(transport, job.payload_text.encode())
+            self._warden.watch(group)
+            run.feed(transport, b"\n" + job.payload_text.encode())
             await run.exited.wait()
             with suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_SECONDS):
@@ -191,7 +194,7 @@ def _stdin(transport: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
     return cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
 
 
-async def _to_the_end(work: Any) -> None:
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
     """Await it, however often this task is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     cancelled = False

@@ -55,13 +55,14 @@ def _register_commands(registry: Registry, settings: Settings) -> None:
     warden = Warden()
     for kind, text in settings.exec_handlers.items():
         words = shlex.split(text)
-        if shutil.which(words[0]) is None:
+        program = shutil.which(words[0])
+        if program is None:
             raise ConfigurationError(
                 f"--exec {kind}: there is no program {words[0]!r}: install it, or name "
                 "it by its path"
             )
         command = Command(
-            words,
+            [program, *words[1:]],
             # A job that holds on for longer than cancel_grace costs its process.
             grace=settings.cancel_grace / 2,
             kept=settings.exec_environment,

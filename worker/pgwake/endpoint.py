@@ -92,19 +92,18 @@ class HttpClient:
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._follow(target, headers, body)
-        except TimeoutError as error:
-            raise Retry(
-                reason=f"{_show(target)}: no answer within {self._seconds:g} s"
-            ) from error
+        except TimeoutError:
+            told = f"{_show(target)}: no answer within {self._seconds:g} s"
+            raise Retry(reason=told) from None
         except AddressRefusedError as error:
-            raise Discard(f"{_show(target)}: {error}") from error
+            raise Discard(f"{_show(target)}: {error}") from None
         except (
             httpcore.NetworkError,
             httpcore.ProtocolError,
             httpcore.TimeoutException,
         ) as error:
             what = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise Retry(reason=f"{_show(target)}: {what}") from error
+            raise Retry(reason=f"{_show(target)}: {what}") from None
 
     async def _follow(
         self, target: httpx.URL, headers: dict[str, str], body: bytes
@@ -179,10 +178,13 @@ def host_of(url: str) -> str:
 def _parse(url: str) -> httpx.URL:
     try:
         target = httpx.URL(url)
-    except (httpx.InvalidURL, UnicodeError, ValueError) as error:
-        raise Discard(f"the URL can't be used: {error}") from error
+    except (httpx.InvalidURL, UnicodeError, ValueError):
+        target = httpx.URL()
     if not _is_usable(target):
-        raise Discard("the URL can't be used: it must be http://host/... or https://")
+        raise Discard(
+            "the URL can't be used: it must be http://host/... or https://host/..., "
+            "with special characters as %40 and the like"
+        )
     return target
 
 
@@ -253,7 +255,7 @@ def _retry_after(text: str | None) -> float | None:
         return float(text[:10])
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return (at - datetime.now(UTC)).total_seconds()

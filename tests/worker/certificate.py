@@ -1,0 +1,28 @@
+"""A certificate for localhost that nobody has signed but itself, until 2201."""
+
+from pathlib import Path
+
+PEM = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgI3R2yiQhUjnV71Zn
+WCE+VTDEzDCcI6i/nWXZ4toHK/ehRANCAARZyVUhb8L87UTKR/OAVJHdaenr2yOD
++LH5A/1waOXLLd0cX32U5yt8k048m71BZ9Wbi16XdtLLc4oaKZrD8zXB
+-----END PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+MIIBlTCCATugAwIBAgIUYrhV79fpVkMe94U27jTyTO89gNgwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTAxMTIwNDEwMDMxNFoYDzIyMDExMDE3
+MTAwMzE0WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARZyVUhb8L87UTKR/OAVJHdaenr2yOD+LH5A/1waOXLLd0cX32U5yt8
+k048m71BZ9Wbi16XdtLLc4oaKZrD8zXBo2kwZzAdBgNVHQ4EFgQUkpdZXCB9UiDR
+2Ey1/UH4iw5xXoIwHwYDVR0jBBgwFoAUkpdZXCB9UiDR2Ey1/UH4iw5xXoIwDwYD
+VR0TAQH/BAUwAwEB/zAUBgNVHREEDTALgglsb2NhbGhvc3QwCgYIKoZIzj0EAwID
+SAAwRQIhAOLzEtdsZ4PyQvYm6EWPz4A1Dt9o7+ZNaan6IFuBRd0AAiBqMY5r80/c
+g7JuiUKc0JXg/Z9MlWAchBj+SyrL9GIm2Q==
+-----END CERTIFICATE-----
+"""
+
+
+def write(path: Path) -> Path:
+    """Write it and its key to a file; the file."""
+    path.write_text(PEM)
+    return path

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -418,8 +419,9 @@ async def test_after_the_block_the_handler_goes_on_beyond_every_renewal(
     assert row["status"] == "completed"
 
 
+@pytest.mark.parametrize("holds_on", [False, True])
 async def test_a_stop_waits_for_what_comes_after_the_block_and_takes_nothing_back(
-    connection: Connection, database: str
+    connection: Connection, database: str, holds_on: bool
 ) -> None:
     registry = Registry()
     stopped: list[str | None] = []
@@ -432,16 +434,19 @@ async def test_a_stop_waits_for_what_comes_after_the_block_and_takes_nothing_bac
             await asyncio.sleep(60)
         finally:
             stopped.append(job.stop_reason)
+            if holds_on:
+                await asyncio.sleep(60)
 
     job_id = await insert(connection, "pay")
     with capture_logs() as lines:
-        async with embedded(database, registry, grace=0.2) as worker:
+        settings = {"grace": 0.2, "cancel_grace": 0.2}
+        async with embedded(database, registry, **settings) as worker:
             row = await ended(connection, job_id)
     assert (row["status"], row["bounce_count"]) == ("completed", 0)
     assert stopped == ["shutdown"]
     assert total(worker, "leases_lost") == total(worker, "jobs_released") == 0
-    (line,) = [line for line in lines if line["event"].startswith("handler stopped")]
-    assert line["reason"] == "shutdown"
+    told = [line for line in lines if line["event"].startswith("handler stopped")]
+    assert [line["reason"] for line in told] == ["shutdown"] * (not holds_on)
 
 
 @pytest.mark.parametrize("swallows", [False, True])
@@ -457,11 +462,10 @@ async def test_a_job_that_is_stopped_in_the_block_is_rolled_back(
         async with job.transaction() as transaction:
             await transaction.execute(ADD)
             begun.set()
-            try:
+            if not swallows:
                 await transaction.execute("select pg_sleep(10)")
-            except asyncio.CancelledError:
-                if not swallows:
-                    raise
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(10)
 
     job_id = await insert(connection, "pay")
     async with embedded(database, registry, grace=0) as worker:
@@ -600,7 +604,7 @@ async def test_a_codec_for_jsonb_does_not_disturb_the_result(
     async def pay(job: Job) -> None:
         async with job.transaction() as transaction:
             await transaction.set_type_codec(
-                "jsonb", schema="pg_catalog", encoder=str, decoder=str
+                "jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads
             )
             job.set_result({"a": ["b"]})
 

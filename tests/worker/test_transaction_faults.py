@@ -95,6 +95,36 @@ async def test_a_kill_between_write_and_commit_undoes_all_and_the_job_runs_again
     assert await connection.fetchval(told) == 1
 
 
+async def test_a_job_killed_in_a_commit_that_fails_afterwards_is_given_back(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    # The server goes on with the commit for a second, with the job's row locked.
+    await connection.execute(
+        SCHEMA
+        + """
+        create sequence tries;
+        create function fail_once() returns trigger language plpgsql as
+          $$ begin
+            if nextval('tries') = 1 then
+              perform pg_sleep(1);
+              raise 'no';
+            end if;
+            return null;
+          end $$;
+        create constraint trigger fail_once after insert on ledger
+          deferrable initially deferred for each row execute function fail_once();
+        """
+    )
+    worker = await start_worker(imports="worker.paying")
+    job_id = await insert(connection, "pay")
+    await in_commit(connection)
+    os.kill(worker.children[0], signal.SIGKILL)
+
+    row = await ended(connection, job_id)
+    assert (row["status"], row["crash_count"]) == ("completed", 1)
+    assert await payments(connection) == (1, 1)
+
+
 async def test_under_kills_every_payment_and_every_next_job_counts_once(
     connection: Connection, start_worker: StartProcess
 ) -> None:

@@ -13,11 +13,12 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from pgwake import Job, Registry, Worker
+from pgwake import Job, Registry
 from pgwake.embedded import EmbeddedServer
 from sql.helpers import insert, job
 from support import Connection, wait_for
-from worker.helpers import Samples, all_ended, embedded, ended
+from worker.accounts import total
+from worker.helpers import all_ended, embedded, ended
 from worker.paying import PAY, SCHEMA
 from worker.processes import Diary, StartProcess
 from worker.relay import Relay
@@ -40,10 +41,6 @@ async def payments(connection: Connection) -> tuple[int, int]:
     )
     assert row is not None
     return row[0], row[1]
-
-
-def total(worker: Worker, name: str) -> float:
-    return Samples(worker.metrics.render()).total(f"pgwake_{name}")
 
 
 async def in_commit(connection: Connection) -> int:

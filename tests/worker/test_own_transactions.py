@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from pgwake import Job, Registry
 from sql.helpers import call, insert, job
 from support import Connect, Connection, wait_for
+from worker.accounts import create_account, total
 from worker.helpers import Row, Samples, embedded, ended, reasons
 
 COMPLETE = "select pgwake.complete_job(%s, %s, %s)"
@@ -24,8 +25,7 @@ COMPLETE_ALCHEMY = sqlalchemy.text(
 @pytest.fixture(autouse=True)
 async def account(connection: Connection) -> None:
     """An account that handlers pay into."""
-    await connection.execute("create table account (balance int)")
-    await connection.execute("insert into account values (0)")
+    await create_account(connection)
 
 
 def pay_by_psycopg(url: str, job: Job) -> None:
@@ -110,14 +110,14 @@ async def test_the_workers_own_completion_finds_it_done_and_says_the_same(
             return samples.total("pgwake_jobs_completed", kind="pay") == 1
 
         await wait_for(is_counted)
-        samples = Samples(worker.metrics.render())
+        lost = total(worker, "leases_lost")
 
     assert (row["status"], row["result"], row["attempt"]) == (
         "completed",
         {"paid": 1},
         1,
     )
-    assert samples.total("pgwake_leases_lost") == 0
+    assert lost == 0
     assert await paid(connection) == (1, 1)
     assert await job(connection, job_id) == row
 
@@ -139,8 +139,7 @@ async def test_a_lost_lease_rolls_it_back(
     async with embedded(database, registry) as worker:
 
         async def is_lost() -> bool:
-            samples = Samples(worker.metrics.render())
-            return samples.total("pgwake_leases_lost") == 1
+            return total(worker, "leases_lost") == 1
 
         await wait_for(is_lost)
 

@@ -1,7 +1,7 @@
 """What handlers report of how far they are: written soon, together, and kept."""
 
 import asyncio
-import json
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -9,10 +9,9 @@ from structlog.testing import capture_logs
 
 from pgwake import ConfigurationError, Job, Registry, queue
 from pgwake.errors import InvalidValueError
-from sql.helpers import Listener, insert, job, running, set_queue
+from sql.helpers import Listener, insert, job, set_queue
 from support import Connect, Connection, wait_for
 from worker.helpers import embedded, ended
-from worker.processes import Pgwake
 
 
 async def shows(connection: Connection, job_id: int, progress: Any) -> None:
@@ -82,18 +81,20 @@ async def test_of_many_reports_few_are_written_and_the_newest_always(
 
     @registry.job("import")
     async def import_it(job: Job) -> None:
-        for n in range(5000):
+        for n in range(2000):
             job.report_progress(n)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.0005)
 
     job_id = await insert(connection, "import")
+    begun = monotonic()
     async with embedded(database, registry):
         row = await ended(connection, job_id)
+    seconds = monotonic() - begun
     events = await listener.events()
     heard = [event["progress"] for event in events]
-    assert row["progress"] == heard[-1] == 4999
+    assert row["progress"] == heard[-1] == 1999
     assert heard == sorted(heard)
-    assert len(heard) < 500
+    assert len(heard) <= 2 * seconds + 2  # the first at once, the last with the end
     assert {event["id"] for event in events} == {job_id}
 
 
@@ -207,18 +208,21 @@ async def test_a_report_that_meets_a_locked_row_is_written_later(
 ) -> None:
     other = await connect()
     registry = Registry()
-    go, reported = asyncio.Event(), asyncio.Event()
+    go = asyncio.Event()
+    waiting = 0
 
     @registry.job("import")
     async def import_it(job: Job) -> None:
+        nonlocal waiting
+        waiting += 1
         await go.wait()
         job.report_progress(1)
-        reported.set()
         await asyncio.sleep(60)
 
     job_id = await insert(connection, "import")
     beside = await insert(connection, "import", queue="beside")
     async with embedded(database, registry, queues="default,beside", grace=0):
+        await wait_for(lambda: asyncio.sleep(0, waiting == 2))
         async with other.transaction():
             lock = "select from pgwake.jobs_live where id = $1 for update"
             await other.execute(lock, job_id)
@@ -300,53 +304,3 @@ async def test_a_job_that_no_worker_runs_has_nobody_to_report_to(
         held.report_progress(1)
     with pytest.raises(ConfigurationError, match="complete_job"):
         held.transaction()
-
-
-async def with_progress(connection: Connection, progress: object) -> int:
-    held = await running(connection, kind="import")
-    await connection.execute(
-        "select pgwake.set_progress($1, $2, $3)", held["id"], held["lease_id"], progress
-    )
-    job_id: int = held["id"]
-    return job_id
-
-
-async def test_the_commands_show_it(pgwake: Pgwake, connection: Connection) -> None:
-    job_id = await with_progress(connection, {"share": 0.4, "step": "copy " * 20})
-
-    shown = json.loads((await pgwake("show", str(job_id), "--json")).output)
-    assert shown["progress"]["share"] == 0.4
-    (listed,) = json.loads((await pgwake("list", "--json")).output)
-    assert listed["progress"] == shown["progress"]
-    cut = '{"step":"copy copy copy copy copy copy …'
-    for command in ("list", "stats"):
-        answer = await pgwake(command)
-        assert cut in answer.output, answer
-    answer = await pgwake("explain", str(job_id))
-    assert 'It reports: {"step": "copy copy' in answer.output
-
-
-async def test_without_any_there_is_nothing_of_it_to_see(
-    pgwake: Pgwake, connection: Connection
-) -> None:
-    held = await running(connection, kind="import")
-
-    assert "progress" not in (await pgwake("list")).output
-    answer = await pgwake("stats")
-    assert "import" not in answer.output
-    assert "reports" not in (await pgwake("explain", str(held["id"]))).output
-
-
-async def test_the_statistics_show_ten_of_their_queue(
-    pgwake: Pgwake, connection: Connection
-) -> None:
-    for n in range(12):
-        await with_progress(connection, n)
-    other = await running(connection, kind="other", queue="other")
-    await connection.execute(
-        "select pgwake.set_progress($1, $2, $3)", other["id"], other["lease_id"], 1
-    )
-
-    assert (await pgwake("stats")).output.count("import") == 10
-    of_other = (await pgwake("stats", "other")).output
-    assert (of_other.count("import"), "other  other" in of_other) == (0, True)

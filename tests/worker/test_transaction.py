@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 import asyncpg
 import pytest
@@ -17,43 +16,17 @@ from pgwake import (
     Registry,
     Retry,
     Snooze,
-    Worker,
 )
-from sql.helpers import call, insert, job, pair, status, sweep
+from sql.helpers import call, insert, job, status, sweep
 from support import Connect, Connection, wait_for
-from worker.helpers import Samples, embedded, ended, reasons
-
-Row = dict[str, Any]
-ADD = "update account set balance = balance + 1"
+from worker.accounts import ADD, balance, create_account, run, total
+from worker.helpers import embedded, ended, reasons
 
 
 @pytest.fixture(autouse=True)
 async def account(connection: Connection) -> None:
     """An account that handlers pay into."""
-    await connection.execute("create table account (balance int)")
-    await connection.execute("insert into account values (0)")
-
-
-async def balance(connection: Connection) -> int:
-    found: int = await connection.fetchval("select balance from account")
-    return found
-
-
-def total(worker: Worker, name: str) -> float:
-    return Samples(worker.metrics.render()).total(f"pgwake_{name}")
-
-
-async def run(
-    connection: Connection, url: str, handler: Callable[..., Any], **options: Any
-) -> tuple[Row, list[Any]]:
-    """Run one job of a handler to its end; its row, and the log."""
-    registry = Registry()
-    registry.job("pay", max_attempts=1, **options)(handler)
-    job_id = await insert(connection, "pay")
-    with capture_logs() as lines:
-        async with embedded(url, registry):
-            row = await ended(connection, job_id)
-    return row, lines
+    await create_account(connection)
 
 
 async def test_writes_result_and_the_next_job_are_committed_with_the_completion(
@@ -418,8 +391,9 @@ async def test_after_the_block_the_handler_goes_on_beyond_every_renewal(
     assert row["status"] == "completed"
 
 
+@pytest.mark.parametrize("holds_on", [False, True])
 async def test_a_stop_waits_for_what_comes_after_the_block_and_takes_nothing_back(
-    connection: Connection, database: str
+    connection: Connection, database: str, holds_on: bool
 ) -> None:
     registry = Registry()
     stopped: list[str | None] = []
@@ -432,16 +406,19 @@ async def test_a_stop_waits_for_what_comes_after_the_block_and_takes_nothing_bac
             await asyncio.sleep(60)
         finally:
             stopped.append(job.stop_reason)
+            if holds_on:
+                await asyncio.sleep(60)
 
     job_id = await insert(connection, "pay")
     with capture_logs() as lines:
-        async with embedded(database, registry, grace=0.2) as worker:
+        settings = {"grace": 0.2, "cancel_grace": 0.2}
+        async with embedded(database, registry, **settings) as worker:
             row = await ended(connection, job_id)
     assert (row["status"], row["bounce_count"]) == ("completed", 0)
     assert stopped == ["shutdown"]
     assert total(worker, "leases_lost") == total(worker, "jobs_released") == 0
-    (line,) = [line for line in lines if line["event"].startswith("handler stopped")]
-    assert line["reason"] == "shutdown"
+    told = [line for line in lines if line["event"].startswith("handler stopped")]
+    assert [line["reason"] for line in told] == ["shutdown"] * (not holds_on)
 
 
 @pytest.mark.parametrize("swallows", [False, True])
@@ -457,11 +434,10 @@ async def test_a_job_that_is_stopped_in_the_block_is_rolled_back(
         async with job.transaction() as transaction:
             await transaction.execute(ADD)
             begun.set()
-            try:
+            if not swallows:
                 await transaction.execute("select pg_sleep(10)")
-            except asyncio.CancelledError:
-                if not swallows:
-                    raise
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(10)
 
     job_id = await insert(connection, "pay")
     async with embedded(database, registry, grace=0) as worker:
@@ -522,192 +498,3 @@ async def test_an_error_that_the_block_hides_completes_nothing(
     assert (row["status"], reasons(row)) == ("failed", ["failed"])
     assert "current transaction is aborted" in row["errors"][0]["message"]
     assert await balance(connection) == 0
-
-
-async def test_a_transaction_in_the_block_is_a_savepoint(
-    connection: Connection, database: str
-) -> None:
-    async def pay(job: Job) -> None:
-        async with job.transaction() as transaction:
-            await transaction.execute(ADD)
-            try:
-                async with transaction.transaction():
-                    await transaction.execute(ADD)
-                    await transaction.execute("select 1/0")
-            except asyncpg.DivisionByZeroError:
-                pass
-
-    row, _ = await run(connection, database, pay)
-    assert row["status"] == "completed"
-    assert await balance(connection) == 1
-
-
-@pytest.mark.parametrize(
-    "isolation", ["read_committed", "repeatable_read", "serializable"]
-)
-async def test_the_isolation_level_is_the_one_asked_for(
-    connection: Connection, database: str, isolation: Any
-) -> None:
-    async def pay(job: Job) -> None:
-        async with job.transaction(isolation) as transaction:
-            job.set_result(await transaction.fetchval("show transaction_isolation"))
-
-    row, _ = await run(connection, database, pay)
-    assert row["result"] == isolation.replace("_", " ")
-
-
-async def test_an_unknown_isolation_level_is_refused(
-    connection: Connection, database: str
-) -> None:
-    async def pay(job: Job) -> None:
-        job.transaction("chaos")  # type: ignore[arg-type]
-
-    row, _ = await run(connection, database, pay)
-    assert "use one of read_committed, " in row["errors"][0]["message"]
-
-
-async def test_nothing_that_a_block_sets_is_there_in_the_next(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-    look = (
-        "select pg_backend_pid(), current_setting('work_mem'),"
-        " current_setting('statement_timeout'), (select count(*) from pg_locks"
-        " where locktype = 'advisory' and pid = pg_backend_pid()),"
-        " to_regclass('pg_temp.mine') is null"
-    )
-    seen: list[tuple[Any, ...]] = []
-
-    @registry.job("pay")
-    async def pay(job: Job) -> None:
-        async with job.transaction() as transaction:
-            seen.append(tuple(*await transaction.fetch(look)))
-            await transaction.execute("set work_mem = '123kB'")
-            await transaction.execute("set statement_timeout = '1h'")
-            await transaction.execute("select pg_advisory_lock(1)")
-            await transaction.execute("create temporary table mine ()")
-
-    async with embedded(database, registry):
-        for _ in range(2):
-            await ended(connection, await insert(connection, "pay"))
-    assert seen[0] == seen[1]
-    assert seen[0][2] == "15s"
-
-
-async def test_a_codec_for_jsonb_does_not_disturb_the_result(
-    connection: Connection, database: str
-) -> None:
-    async def pay(job: Job) -> None:
-        async with job.transaction() as transaction:
-            await transaction.set_type_codec(
-                "jsonb", schema="pg_catalog", encoder=str, decoder=str
-            )
-            job.set_result({"a": ["b"]})
-
-    row, _ = await run(connection, database, pay)
-    assert row["result"] == {"a": ["b"]}
-
-
-async def test_the_connection_is_of_no_use_after_the_block(
-    connection: Connection, database: str
-) -> None:
-    errors: list[str] = []
-
-    async def pay(job: Job) -> None:
-        async with job.transaction() as transaction:
-            await transaction.execute(ADD)
-        try:
-            await transaction.execute(ADD)
-        except asyncpg.InterfaceError as error:
-            errors.append(str(error))
-
-    await run(connection, database, pay)
-    assert len(errors) == 1
-    assert await balance(connection) == 1
-
-
-async def test_many_jobs_at_once_have_a_connection_each_and_use_them_again(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-
-    @registry.job("pay")
-    async def pay(job: Job) -> None:
-        async with job.transaction() as transaction:
-            await transaction.execute("select pg_advisory_xact_lock(1)")
-            await transaction.execute(ADD)
-
-    for _ in range(60):
-        await insert(connection, "pay")
-    async with embedded(database, registry, queues="default:7") as worker:
-
-        async def all_are_done() -> bool:
-            return total(worker, "jobs_completed") == 60
-
-        await wait_for(all_are_done, 15)
-        sessions = await connection.fetchval(
-            "select count(*) from pg_stat_activity where application_name = $1",
-            f"pgwake:{worker.name}/tx",
-        )
-    assert await balance(connection) == 60
-    assert 2 <= sessions <= 7
-
-
-async def test_a_worker_leaves_no_connection_of_its_handlers_behind(
-    connection: Connection, database: str
-) -> None:
-    async def pay(job: Job) -> None:
-        async with job.transaction() as transaction:
-            await transaction.execute(ADD)
-
-    await run(connection, database, pay)
-
-    async def none_is_left() -> bool:
-        return not await connection.fetchval(
-            "select exists (select from pg_stat_activity"
-            " where application_name like 'pgwake:%/tx')"
-        )
-
-    await wait_for(none_is_left)
-
-
-async def test_the_results_of_the_parents_come_in_the_order_of_depends_on(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-    seen: list[Any] = []
-
-    @registry.job("sum")
-    async def sum_up(job: Job) -> None:
-        seen.extend(await job.parent_results())
-
-    parents = [await insert(connection, kind) for kind in ("a", "b", "c")]
-    claimed = await connection.fetch("select * from pgwake.claim_jobs('default', 3)")
-    a, b, c = [pair(dict(claim)) for claim in claimed]
-    await call(connection, "complete_job", **a, result={"n": [1]})
-    await call(connection, "fail_job", **b, retryable=False)
-    await call(connection, "complete_job", **c, result=3)
-    order = [parents[2], parents[0], parents[1]]
-    job_id = await insert(connection, "sum")
-    await connection.execute(
-        "update pgwake.jobs_live set depends_on = $1 where id = $2", order, job_id
-    )
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
-    assert row["status"] == "completed", row
-    assert seen == [
-        (parents[2], "c", "completed", 3),
-        (parents[0], "a", "completed", {"n": [1]}),
-        (parents[1], "b", "failed", None),
-    ]
-    assert seen[0].result == 3
-
-
-async def test_a_job_without_parents_has_no_results_of_them(
-    connection: Connection, database: str
-) -> None:
-    async def alone(job: Job) -> int:
-        return len(await job.parent_results())
-
-    row, _ = await run(connection, database, alone)
-    assert row["result"] == 0

@@ -13,11 +13,12 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from pgwake import Job, Registry, Worker
+from pgwake import Job, Registry
 from pgwake.embedded import EmbeddedServer
 from sql.helpers import insert, job
 from support import Connection, wait_for
-from worker.helpers import Samples, all_ended, embedded, ended
+from worker.accounts import total
+from worker.helpers import all_ended, embedded, ended
 from worker.paying import PAY, SCHEMA
 from worker.processes import Diary, StartProcess
 from worker.relay import Relay
@@ -40,10 +41,6 @@ async def payments(connection: Connection) -> tuple[int, int]:
     )
     assert row is not None
     return row[0], row[1]
-
-
-def total(worker: Worker, name: str) -> float:
-    return Samples(worker.metrics.render()).total(f"pgwake_{name}")
 
 
 async def in_commit(connection: Connection) -> int:
@@ -93,6 +90,36 @@ async def test_a_kill_between_write_and_commit_undoes_all_and_the_job_runs_again
     await all_ended(connection)
     told = "select count(*) from pgwake.jobs where kind = 'tell'"
     assert await connection.fetchval(told) == 1
+
+
+async def test_a_job_killed_in_a_commit_that_fails_afterwards_is_given_back(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    # The server goes on with the commit for a second, with the job's row locked.
+    await connection.execute(
+        SCHEMA
+        + """
+        create sequence tries;
+        create function fail_once() returns trigger language plpgsql as
+          $$ begin
+            if nextval('tries') = 1 then
+              perform pg_sleep(1);
+              raise 'no';
+            end if;
+            return null;
+          end $$;
+        create constraint trigger fail_once after insert on ledger
+          deferrable initially deferred for each row execute function fail_once();
+        """
+    )
+    worker = await start_worker(imports="worker.paying")
+    job_id = await insert(connection, "pay")
+    await in_commit(connection)
+    os.kill(worker.children[0], signal.SIGKILL)
+
+    row = await ended(connection, job_id)
+    assert (row["status"], row["crash_count"]) == ("completed", 1)
+    assert await payments(connection) == (1, 1)
 
 
 async def test_under_kills_every_payment_and_every_next_job_counts_once(

@@ -40,6 +40,8 @@ class ParentResult(NamedTuple):
 class Service(Protocol):
     """What a worker does for the jobs that it runs, when their handlers ask for it."""
 
+    loop: asyncio.AbstractEventLoop  # where async handlers run
+
     def report(self, job: "Job", text: str | None) -> None:
         """Write how far a job is, some time soon."""
 
@@ -294,10 +296,10 @@ class Job:
             here = asyncio.get_running_loop()
         except RuntimeError:
             here = None
-        task = self.task
-        if self.service is None or task is None or task.get_loop() is not here:
+        service = self.service
+        if service is None or self.task is None or service.loop is not here:
             raise ConfigurationError(advice)
-        return self.service
+        return service
 
     def lose_lease(self) -> None:
         """Note that the lease is lost, without stopping a handler that knows it."""

@@ -41,6 +41,7 @@ class Service:
         finisher: Finisher,
         reports: Reports,
     ) -> None:
+        self.loop = asyncio.get_running_loop()
         self.timeout = timeout
         self._dsn = dsn
         self._name = name

@@ -1,11 +1,10 @@
 """A job that this process has claimed."""
 
-import asyncio
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 import asyncpg
@@ -13,6 +12,13 @@ import asyncpg
 from pgwake.queue import Claim
 
 StopReason = Literal["timeout", "cancelled", "lease_lost", "shutdown"]
+
+
+class Stoppable(Protocol):
+    """What runs a job, and can be told to stop."""
+
+    def cancel(self) -> object:
+        """Ask it to stop."""
 
 
 class Job:
@@ -76,7 +82,7 @@ class Job:
         self.deadline: float | None = None
         self.stop_reason: StopReason | None = None
         self.stopped_at: float | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.task: Stoppable | None = None
 
     id: int
     lease_id: UUID
@@ -93,6 +99,23 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.kind!r} attempt {self.attempt}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle what was claimed: a copy, of which nobody is told when to stop."""
+        row = (
+            self.id,
+            UUID(bytes=self.lease_id.bytes),
+            self.queue,
+            self.kind,
+            self._payload,
+            self.attempt,
+            self.max_attempts,
+            self.claimed_at + timedelta(seconds=self.lease_seconds),
+            self.created_at,
+            self.metadata,
+            self._options,
+        )
+        return Job, (row, self.claimed_at, self.renewed_at)
 
     @property
     def payload_text(self) -> str:
@@ -132,6 +155,11 @@ class Job:
     def should_stop(self) -> bool:
         """Whether the handler is to stop; see stop_reason."""
         return self.stop_reason is not None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether its lease may have run out while this process stood still."""
+        return monotonic() - self.renewed_at > self.lease_seconds
 
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to stop: cancel it, again where it has swallowed that.

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pgwake.address import Address
+from pgwake.batch import Batch
 from pgwake.errors import ConfigurationError
 from pgwake.policy import Policy
 from pgwake.signature import Signature
@@ -22,6 +24,9 @@ class Handler:
         queue: Where its jobs usually are; what a worker without --queue works on.
         policy: What its attempts go by.
         signature: How a payload becomes its arguments.
+        is_async: Whether it runs on the loop.
+        address: Where a process finds it; None: it runs in this one.
+        batch: How it takes many jobs; None: it takes one.
     """
 
     kind: str
@@ -30,6 +35,8 @@ class Handler:
     policy: Policy
     signature: Signature
     is_async: bool
+    address: Address | None = None
+    batch: Batch | None = None
 
 
 class Registry:
@@ -50,6 +57,9 @@ class Registry:
         backoff_base: float | None = None,
         backoff_cap: float | None = None,
         backoff_jitter: float | None = None,
+        process: bool = False,
+        batch: int | None = None,
+        batch_wait: float = 0.05,
     ) -> Callable[[F], F]:
         """Register a function as the handler of a kind of job.
 
@@ -71,6 +81,9 @@ class Registry:
             backoff_base: Seconds before the second attempt, at most; default 1.
             backoff_cap: Seconds before any attempt, at most; default 3600.
             backoff_jitter: The share of that which is drawn at random; default 1.
+            process: Run it, a plain function of a module, in a process of its own.
+            batch: Call it with so many jobs at most, 1 to 1000; by default with one.
+            batch_wait: Seconds that the first job of a batch may wait for others.
 
         Raises:
             ConfigurationError: The kind has a handler, a value is out of range, or the
@@ -92,7 +105,15 @@ class Registry:
         except ConfigurationError as error:
             raise ConfigurationError(f"{kind}: {error}") from None
 
+        if process and batch is not None:
+            raise ConfigurationError(
+                f"{kind}: process=True and batch exclude each other"
+            )
+
         def register(function: F) -> F:
+            many = (
+                None if batch is None else Batch.of(kind, function, batch, batch_wait)
+            )
             if kind in self._handlers and self._handlers[kind].function != function:
                 raise ConfigurationError(f"kind {kind!r} has two handlers")
             self._handlers[kind] = Handler(
@@ -100,8 +121,10 @@ class Registry:
                 function,
                 queue,
                 policy,
-                Signature.of(kind, function),
+                Signature.of(kind, function) if many is None else many.signature,
                 inspect.iscoroutinefunction(function),
+                Address.of(kind, function) if process else None,
+                many,
             )
             return function
 
@@ -110,6 +133,20 @@ class Registry:
     def get(self, kind: str) -> Handler | None:
         """Return the handler of a kind, or None."""
         return self._handlers.get(kind)
+
+    def check(self) -> None:
+        """Look whether processes will find their handlers.
+
+        Raises:
+            ConfigurationError: One is no longer under its name in its module.
+        """
+        for kind, handler in self._handlers.items():
+            address = handler.address
+            if address is not None and not address.has(handler.function):
+                raise ConfigurationError(
+                    f"{kind}: its process would not find it: {address.name} of"
+                    f" {address.module} is another object by now"
+                )
 
     @property
     def kinds(self) -> list[str]:

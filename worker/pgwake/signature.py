@@ -44,12 +44,7 @@ class Signature:
         Raises:
             ConfigurationError: The function can't be a handler.
         """
-        try:
-            parameters = inspect.signature(function, eval_str=True).parameters
-        except (NameError, TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"{kind}: its signature can't be read: {error}"
-            ) from None
+        parameters = parameters_of(kind, function)
         job_parameter = None
         fields: dict[str, Any] = {}
         defaults: dict[str, Any] = {}
@@ -76,7 +71,12 @@ class Signature:
         adapter = _adapter(kind, fields, extra)
         takes_any = bool(fields) or extra == "allow"
         validate = adapter.validator.validate_json if takes_any else None
-        return cls(kind, _schema(adapter), validate, defaults, job_parameter)
+        return cls(kind, schema_of(adapter), validate, defaults, job_parameter)
+
+    @classmethod
+    def unbound(cls, kind: str, schema: Mapping[str, Any] | None) -> Self:
+        """Return one that only shows its schema."""
+        return cls(kind, schema, None, {}, None)
 
     def bind(self, payload: str, job: Job) -> dict[str, Any]:
         """Read the arguments from a payload, JSON text.
@@ -89,7 +89,7 @@ class Signature:
             try:
                 bound = self._validate(payload)
             except ValidationError as error:
-                raise InvalidPayloadError(_explain(self.kind, error)) from None
+                raise InvalidPayloadError(explain(self.kind, error)) from None
             for name, default in self._defaults.items():
                 if name not in bound:
                     # A handler may change its list: the next job's is another.
@@ -102,6 +102,22 @@ class Signature:
         if self._job_parameter is not None:
             bound[self._job_parameter] = job
         return bound
+
+
+def parameters_of(
+    kind: str, function: Callable[..., Any]
+) -> Mapping[str, inspect.Parameter]:
+    """Return a handler's parameters, their annotations evaluated.
+
+    Raises:
+        ConfigurationError: They can't be read.
+    """
+    try:
+        return inspect.signature(function, eval_str=True).parameters
+    except (NameError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{kind}: its signature can't be read: {error}"
+        ) from None
 
 
 def _adapter(
@@ -119,7 +135,8 @@ def _adapter(
         ) from None
 
 
-def _schema(adapter: TypeAdapter[Any]) -> Mapping[str, Any] | None:
+def schema_of(adapter: TypeAdapter[Any]) -> Mapping[str, Any] | None:
+    """Return the JSON Schema of what an adapter takes, if it is whole and small."""
     try:
         schema = adapter.json_schema(schema_generator=_Generator)
         is_small = len(dumps(schema).encode()) <= _SCHEMA_BYTES
@@ -135,7 +152,8 @@ class _Generator(GenerateJsonSchema):
             raise PydanticInvalidForJsonSchema(detail)
 
 
-def _explain(kind: str, error: ValidationError) -> str:
+def explain(kind: str, error: ValidationError) -> str:
+    """Say what of a payload does not fit, in one line."""
     problems = "; ".join(
         f"{'.'.join(map(str, item['loc'])) or 'payload'}: {item['msg']}"
         for item in error.errors(include_url=False, include_input=False)[:5]

@@ -12,6 +12,7 @@ import structlog
 
 from pgwake import names, queue
 from pgwake.bell import Cause, Role
+from pgwake.calls import Calls
 from pgwake.claimer import Claimer
 from pgwake.connection import Session, describe
 from pgwake.errors import ConfigurationError
@@ -23,6 +24,7 @@ from pgwake.jsontext import dumps
 from pgwake.lifeline import Lifeline
 from pgwake.metrics import Metrics
 from pgwake.presence import Presence
+from pgwake.processes import Processes
 from pgwake.quarantine import Quarantine
 from pgwake.registry import Registry
 from pgwake.registry import registry as default_registry
@@ -110,13 +112,14 @@ class Worker:
         """Work until stop() is called.
 
         Raises:
-            ConfigurationError: No handlers, no database URL, no schema or another
-                version's, or the HTTP port is taken.
+            ConfigurationError: No handlers, one that its process would not find, no
+                database URL, no schema or another version's, or the HTTP port is taken.
         """
         if not self.registry.kinds:
             raise ConfigurationError(
                 "no handlers: name the modules that have them (--import MODULE)"
             )
+        self.registry.check()
         settings, application = self.settings, names.application_name(self.name)
 
         def session(role: str) -> Session:
@@ -188,7 +191,8 @@ class Worker:
             renewal_interval(settings.lease or DEFAULT_LEASE),
         )
         threads = ThreadPoolExecutor(sum(feed.slots for feed in feeds), "pgwake-job")
-        runner = Runner(self.registry, finisher, threads)
+        processes = Processes(settings, self.name, has_own_log=self._supervised)
+        runner = Runner(self.registry, finisher, Calls(threads, processes))
         try:
             await lifeline.start()
             log.info(
@@ -224,6 +228,7 @@ class Worker:
                 # Jobs that were abandoned may run elsewhere by now: a supervised
                 # process ends at once, and their threads with it.
                 await runner.close(0.0 if self._supervised else CLOSE_SECONDS)
+                await processes.close()
                 await presence.leave(chores)
                 await lifeline.stop()
             threads.shutdown(wait=False, cancel_futures=True)

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
+
+import structlog
 
 from pgwake import Discard, Job, Retry, Snooze, job
 from pgwake.errors import InvalidValueError
@@ -32,6 +33,8 @@ def apart(job: Job, **payload: Any) -> dict[str, Any]:
         "kind": job.kind,
         "queue": job.queue,
         "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "created_at": job.created_at.isoformat(),
         "payload": job.payload,
         "arguments": payload,
         "should_stop": job.should_stop,
@@ -71,10 +74,8 @@ def sleep_in_c(job: Job, seconds: int) -> None:
 @job("start another", process=True)
 def start_another(job: Job) -> None:
     """Wait for a process of its own."""
-    note(job, "start")
-    program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    Path(os.environ["TEST_DIARY"] + ".pid").write_text(str(program.pid))
-    program.wait()
+    with subprocess.Popen(["sleep", "60"]) as program:
+        note(job, "started", other=program.pid)
 
 
 @job("allocate", process=True)
@@ -103,7 +104,7 @@ def leave(code: int) -> None:
 
 
 @job("raise apart", process=True)
-def raise_apart(what: str) -> None:  # noqa: D103
+def raise_apart(what: str) -> None:
     match what:
         case "unpicklable":
             raise UnpicklableError("it holds a lambda")
@@ -123,10 +124,10 @@ def raise_apart(what: str) -> None:  # noqa: D103
 
 
 @job("return apart", process=True)
-def return_apart(what: str) -> Any:  # noqa: D103
+def return_apart(what: str) -> Any:
     match what:
-        case "huge":
-            return "x" * 20_000_000
+        case "large":
+            return "x" * 1_000_000
         case "nothing":
             return None
         case "object":
@@ -138,6 +139,12 @@ def print_it(text: str) -> None:
     """Write to both streams, without a flush."""
     print(text)  # noqa: T201
     sys.stderr.write(text + "\n")
+
+
+@job("log", process=True)
+def log_it(text: str) -> None:
+    """Leave a line in the log."""
+    structlog.get_logger().info(text)
 
 
 @job("signal itself", process=True)

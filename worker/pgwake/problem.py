@@ -47,7 +47,7 @@ def report(error: BaseException) -> ReportedError | Snooze:
     """Put an error into a form that another process understands."""
     match outcome := outcome_of(error):
         case Snooze():
-            return Snooze(outcome.delay)  # a subclass may be unknown there
+            return outcome
         case Retry():
             return ReportedError(*describe(outcome), retry_in=outcome.delay)
         case Discard():

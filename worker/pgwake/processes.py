@@ -1,9 +1,10 @@
 """The processes that run process=True handlers, each for one job at a time.
 
-Not pebble's pool, nor concurrent.futures': there one process that dies while it is idle,
-or at an ill moment, breaks the pool, since all of them share a pipe and its lock
-(pebble 5: `kill -9` of an idle one, and nothing runs any more). Here each has a socket
-of its own, and what befalls one is between it and its job. They are started afresh,
+Not pebble's pool, nor that of concurrent.futures: one process that dies while it is
+idle, or at an ill moment, breaks the pool for all, since they share a pipe and its lock
+(pebble 5: `kill -9` of an idle one, and nothing runs any more). anyio's has no limits
+and throws away what is written to the standard streams. Here each process has a socket
+of its own, and what befalls it is between it and its job. They are started afresh,
 never forked, since this process has threads.
 """
 

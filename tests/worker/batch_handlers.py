@@ -1,7 +1,8 @@
 """Batch handlers for worker processes: --import worker.batch_handlers."""
 
 import asyncio
-from typing import TypedDict
+
+from typing_extensions import TypedDict  # pydantic refuses typing's before 3.12
 
 from pgwake import job
 

@@ -116,7 +116,7 @@ def raise_apart(what: str) -> None:
             raise Snooze(1000)
         case "retry":
             try:
-                raise ConnectionError("429, slow down")
+                raise ConnectionError("429, slow down")  # noqa: TRY301
             except ConnectionError as error:
                 raise Retry(1000) from error
         case "discard":

@@ -103,6 +103,16 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
+@job("die beside another", process=True)
+def die_beside_another(job: Job) -> None:
+    """Die, and leave a forked process that has all that this one had."""
+    if (other := os.fork()) == 0:
+        time.sleep(60)
+        os._exit(0)
+    note(job, "started", other=other)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @job("raise apart", process=True)
 def raise_apart(what: str) -> None:
     match what:

@@ -141,6 +141,7 @@ async def test_a_job_over_the_memory_limit_fails_and_its_process_is_replaced(
         "MemoryError: over the 256 MiB that PGWAKE_PROCESS_MEMORY allows a process"
     )
     assert row["errors"][0]["message"] == message
+    assert "in allocate" in row["errors"][0]["traceback"]
     assert before != after
     assert fits["result"] == "100 MiB"
 
@@ -185,6 +186,17 @@ async def test_a_job_whose_process_dies_fails_alone_and_uses_up_its_attempts(
     assert row["errors"][0]["message"] == message
     assert (other["status"], other["attempt"]) == ("completed", 1)
     assert samples.total("pgwake_jobs_failed", kind=kind) == 1
+
+
+async def test_a_forked_process_does_not_keep_its_dead_parents_job_running(
+    connection: Connection, database: str, diary: Diary
+) -> None:
+    async with with_processes(database):
+        row = await run(connection, "die beside another")
+
+    assert row["errors"][0]["message"] == "its process ended by SIGKILL"
+    (entry,) = diary.entries(event="started")
+    await gone(entry["other"])
 
 
 async def test_a_process_that_is_killed_while_it_is_idle_costs_no_attempt(

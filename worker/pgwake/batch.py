@@ -116,21 +116,28 @@ def _adapter(kind: str, annotation: Any) -> TypeAdapter[Any]:
 
 
 class Member:
-    """What stops one job of a batch: the call only when all of them are to stop."""
+    """What stops one job of a batch; the call itself only when it was the last.
 
-    __slots__ = ("_job", "_jobs", "_slot")
+    Args:
+        job: The job.
+        going: The jobs of the batch that are not to stop, shared by all members.
+        slot: Where the call runs.
+    """
 
-    def __init__(self, job: Job, jobs: Sequence[Job], slot: Stoppable) -> None:
+    __slots__ = ("_going", "_job", "_slot")
+
+    def __init__(self, job: Job, going: set[Job], slot: Stoppable) -> None:
         self._job = job
-        self._jobs = jobs
+        self._going = going
         self._slot = slot
 
     def cancel(self) -> None:
         """Stop the job: for the others' sake only its end changes."""
-        if all(job.should_stop for job in self._jobs):
-            self._slot.cancel()
-        else:
+        self._going.discard(self._job)
+        if self._going:
             self._job.task = None  # nothing runs that would be late with stopping
+        else:
+            self._slot.cancel()
 
 
 def ends_of(value: Any, jobs: Sequence[Job]) -> list[BaseException | str | None]:

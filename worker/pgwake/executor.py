@@ -24,7 +24,7 @@ from pgwake.address import Address
 from pgwake.job import Job
 from pgwake.jsontext import dumps
 from pgwake.outcomes import Snooze
-from pgwake.problem import ReportedError, report
+from pgwake.problem import ReportedError, describe, report
 from pgwake.settings import Settings
 from pgwake.signature import Signature
 
@@ -87,15 +87,16 @@ class Memory:
                 wanted = min(wanted, self._hard)
             resource.setrlimit(resource.RLIMIT_DATA, (wanted, self._hard))
 
-    def exceeded(self) -> ReportedError:
+    def exceeded(self, error: MemoryError) -> ReportedError:
         """Say that a handler has asked for more; from then on there is no limit."""
         resource.setrlimit(resource.RLIMIT_DATA, (self._hard, self._hard))
-        if self._limit is None:
-            return ReportedError("MemoryError")
-        return ReportedError(
-            f"MemoryError: over the {self._limit} MiB that PGWAKE_PROCESS_MEMORY allows"
-            " a process"
-        )
+        message, trace = describe(error)
+        if self._limit is not None:
+            message = (
+                f"MemoryError: over the {self._limit} MiB that PGWAKE_PROCESS_MEMORY"
+                " allows a process"
+            )
+        return ReportedError(message, trace)
 
     @property
     def is_short(self) -> bool:
@@ -116,20 +117,24 @@ def main() -> None:
     # act on. Not ignored: that would be handed down to what a handler starts.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    with socket.socket(fileno=fd) as link, link.makefile("rwb") as stream:
+    with (
+        suppress(EOFError, ConnectionError),  # nobody needs it any more
+        socket.socket(fileno=fd) as link,
+        link.makefile("rwb") as stream,
+    ):
+        link.set_inheritable(False)
         order: Order = pickle.load(stream)  # noqa: S301, from our own parent
         sys.path[:] = order.path
         if order.settings is not None:
             logs.configure(Settings.load(**order.settings), worker=order.worker)
         memory = Memory(order.memory)
-        with suppress(EOFError, ConnectionError):
-            while True:
-                call: Call = pickle.load(stream)  # noqa: S301
-                answer = _run(call, memory, functools.partial(_send, stream, None))
-                for output in (sys.stdout, sys.stderr):
-                    with suppress(OSError, ValueError):  # closed by a handler
-                        output.flush()
-                _send(stream, answer)
+        while True:
+            call: Call = pickle.load(stream)  # noqa: S301
+            answer = _run(call, memory, functools.partial(_send, stream, None))
+            for output in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):  # closed by a handler
+                    output.flush()
+            _send(stream, answer)
 
 
 def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
@@ -139,14 +144,11 @@ def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
         arguments = signature.bind(call.job.payload_text, call.job)
         value = function(**arguments)
         result = None if value is None else dumps(value)
-    except MemoryError:
-        problem = memory.exceeded()
+    except MemoryError as error:
+        return Answer(problem=memory.exceeded(error), is_spent=True)
     except BaseException as error:  # noqa: BLE001, the worker decides what it means
         return Answer(problem=report(error), is_spent=memory.is_short)
-    else:
-        return Answer(result, is_spent=memory.is_short)
-    # Out of the handler of MemoryError: now what its frames held is free.
-    return Answer(problem=problem, is_spent=True)
+    return Answer(result, is_spent=memory.is_short)
 
 
 @functools.cache

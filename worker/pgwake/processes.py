@@ -26,6 +26,7 @@ from pgwake.settings import Settings
 
 START_SECONDS = 60.0  # until a handler begins: a new process imports its module
 LEAVE_SECONDS = 1.0  # that a process may take to end once nobody needs it
+LAST_WORD_SECONDS = 0.1  # that what a dead process has sent may take
 _CHUNK = 2**20
 # Not -m: what it pickles is to be known by its module's name, not as __main__'s.
 _PROGRAM = "from pgwake.executor import main; main()"
@@ -136,6 +137,7 @@ class _Process:
         writer: asyncio.StreamWriter,
     ) -> None:
         self._process = process
+        self._dead = asyncio.ensure_future(process.wait())
         self._reader = reader
         self._writer = writer
         self.jobs = 0
@@ -185,6 +187,19 @@ class _Process:
         return answer
 
     async def _read(self) -> Answer | None:
+        answer = asyncio.ensure_future(self._receive())
+        try:
+            await asyncio.wait({answer, self._dead}, return_when="FIRST_COMPLETED")
+            if not answer.done():
+                # Dead, but not its socket: a process that it has forked has that too.
+                await asyncio.wait({answer}, timeout=LAST_WORD_SECONDS)
+            if answer.done():
+                return answer.result()
+            raise _GoneError
+        finally:
+            answer.cancel()
+
+    async def _receive(self) -> Answer | None:
         try:
             (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
             answer: Answer | None = pickle.loads(await self._reader.readexactly(length))  # noqa: S301, from our own child
@@ -195,29 +210,24 @@ class _Process:
     async def death(self) -> ReportedError:
         """Wait until it is dead, and say of what."""
         await self.kill()
-        code = self._process.returncode
-        assert code is not None  # noqa: S101
+        code = self._dead.result()
         how = f"by {_signal_name(-code)}" if code < 0 else f"with exit code {code}"
         return ReportedError(f"its process ended {how}", None, "crashed")
 
     async def kill(self) -> None:
         """Kill it with all that it has started, and wait until it is dead."""
         self._writer.close()
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        dead = asyncio.ensure_future(self._process.wait())
-        while not dead.done():
+        with suppress(ProcessLookupError, PermissionError):  # they are gone
+            os.killpg(self._process.pid, signal.SIGKILL)
+        while not self._dead.done():
             # Cancelled once more it must wait all the same: until then it runs.
             with suppress(asyncio.CancelledError):
-                await asyncio.shield(dead)
+                await asyncio.shield(self._dead)
 
     async def leave(self) -> None:
         """Let it end by itself; kill it when it takes too long."""
         self._writer.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LEAVE_SECONDS):
-                await self._process.wait()
+        await asyncio.wait({self._dead}, timeout=LEAVE_SECONDS)
         await self.kill()
 
 

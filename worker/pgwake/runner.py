@@ -174,9 +174,10 @@ class Runner:
         slot: "asyncio.Task[None]",
     ) -> None:
         started = monotonic()
+        going = set(jobs)
         for job in jobs:
             self._began(job, handler)
-            job.task = Member(job, jobs, slot)
+            job.task = Member(job, going, slot)
         self.running.update(jobs)
         ends: Sequence[BaseException | str | None]
         try:

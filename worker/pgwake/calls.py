@@ -30,24 +30,20 @@ class Calls:
         """Let go of the threads that still run."""
         self._is_closing = True
 
-    async def one(
-        self, handler: Handler, job: Job, began: Callable[[Job, Handler], None]
-    ) -> str | None:
-        """Call a handler with a job; what it returned as JSON text.
-
-        Args:
-            handler: The handler.
-            job: The job.
-            began: Called when the handler begins, if that is later than this call.
-        """
-        if handler.address is not None:
-            return await self._processes.run(handler, job, began)
+    async def one(self, handler: Handler, job: Job) -> str | None:
+        """Call a handler with a job; what it returned as JSON text."""
         arguments = handler.signature.bind(job.payload_text, job)
         if handler.is_async:
             value = await handler.function(**arguments)
         else:
             value = await self._in_thread(handler, arguments)
         return None if value is None else dumps(value)
+
+    async def apart(
+        self, handler: Handler, job: Job, began: Callable[[Job, Handler], None]
+    ) -> str | None:
+        """Call a handler in a process; began is called when it begins."""
+        return await self._processes.run(handler, job, began)
 
     async def many(self, handler: Handler, arguments: Mapping[str, Any]) -> Any:
         """Call a batch handler; what it returned."""

@@ -156,11 +156,6 @@ class Job:
         """Whether the handler is to stop; see stop_reason."""
         return self.stop_reason is not None
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether its lease may have run out while this process stood still."""
-        return monotonic() - self.renewed_at > self.lease_seconds
-
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to stop: cancel it, again where it has swallowed that.
 

@@ -98,7 +98,8 @@ class Runner:
             self._finisher.release(job, "unknown_kind")
         elif handler.batch is not None:
             await self._run_batch(job, handler, handler.batch, slot, feed)
-        elif job.is_stale:
+        elif monotonic() - job.renewed_at > job.lease_seconds:
+            # This process stood still meanwhile: it may be another's by now.
             self._finisher.release(job, "unstarted")
         else:
             await self._attempt(job, handler, slot)
@@ -116,7 +117,10 @@ class Runner:
         result: str | None = None
         problem: BaseException | None = None
         try:
-            result = await self._calls.one(handler, job, self._began)
+            if handler.address is None:
+                result = await self._calls.one(handler, job)
+            else:
+                result = await self._calls.apart(handler, job, self._began)
         except BaseException as error:
             if self._is_closing:
                 raise
@@ -151,10 +155,12 @@ class Runner:
     ) -> None:
         """Run a job with others of its kind; what can't run leaves the rest alone."""
         jobs, items = [], []
-        for job in await feed.take_more(first, batch.size, batch.seconds):
+        taken = await feed.take_more(first, batch.size, batch.seconds)
+        started = monotonic()
+        for job in taken:
             if job.should_stop:
                 self._stopped(job, 0.0)
-            elif job.is_stale:
+            elif started - job.renewed_at > job.lease_seconds:
                 self._finisher.release(job, "unstarted")
             else:
                 try:

@@ -311,6 +311,7 @@ async def test_a_cancelled_job_of_a_batch_leaves_the_others_alone(
         rows = [await ended(connection, job_id) for job_id in (first, second, third)]
 
     assert [row["status"] for row in rows] == ["completed", "cancelled", "completed"]
+    assert [row["attempt"] for row in rows] == [1, 1, 1]
     assert [row["result"] for row in rows] == [False, None, False]
 
 
@@ -463,6 +464,25 @@ async def test_a_job_that_crashed_before_is_alone_in_its_batch(
 
     assert calls.sizes == [1, 2]
     assert calls.told[0].id == ids[1]
+
+
+async def test_a_job_that_crashed_before_joins_no_batch_that_waits(
+    connection: Connection, database: str
+) -> None:
+    calls = Calls(batch_wait=3600)
+    async with embedded(database, calls.registry) as worker:
+        (waits,) = await insert_numbers(connection, 1)
+        await in_status(connection, waits, "running")
+        await asleep(worker)
+        async with connection.transaction():
+            (crashed,) = await insert_numbers(connection, 2)
+            await connection.execute(
+                "update pgwake.jobs_live set crash_count = 1 where id = $1", crashed
+            )
+        row = await ended(connection, crashed)
+
+    assert (row["status"], calls.sizes) == ("completed", [1])
+    assert (await job(connection, waits))["status"] == "pending"
 
 
 async def test_a_failed_job_of_a_batch_is_tried_again_without_the_others(

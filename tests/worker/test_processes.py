@@ -274,8 +274,8 @@ async def test_no_process_outlives_a_worker_that_is_killed(
 ) -> None:
     worker = await start_worker(imports="worker.process_handlers", processes=1)
     idle = (await run(connection, "pid"))["result"]
-    spins = await insert(connection, "spin apart", payload={"seconds": 600})
-    deaf = await insert(connection, "sleep in C", payload={"seconds": 600})
+    spins = await insert(connection, "spin apart", payload={"seconds": 60})
+    deaf = await insert(connection, "sleep in C", payload={"seconds": 60})
     await diary.has(2, event="start")
     running = [entry["pid"] for entry in diary.entries(event="start")]
     assert idle in running
@@ -293,7 +293,7 @@ async def test_no_process_outlives_a_worker_that_is_stopped(
     connection: Connection, start_worker: StartProcess, diary: Diary
 ) -> None:
     worker = await start_worker(imports="worker.process_handlers", grace=0)
-    job_id = await insert(connection, "sleep in C", payload={"seconds": 600})
+    job_id = await insert(connection, "sleep in C", payload={"seconds": 60})
     (entry,) = await diary.has(job=job_id, event="start")
     worker.send(signal.SIGTERM)
 
@@ -383,7 +383,7 @@ async def test_what_a_handler_prints_goes_where_the_workers_output_goes(
 ) -> None:
     async with with_processes(database):
         await run(connection, "print", text="is here")
-    output, errors = capfd.readouterr()
+        output, errors = capfd.readouterr()
 
     assert "is here" in output.splitlines()
     assert "is here" in errors.splitlines()
@@ -486,13 +486,13 @@ async def test_many_jobs_in_a_few_processes_are_each_run_once(
     connection: Connection, database: str
 ) -> None:
     await connection.execute(
-        "insert into pgwake.jobs (kind) select 'pid' from generate_series(1, 500)"
+        "insert into pgwake.jobs (kind) select 'pid' from generate_series(1, 60)"
     )
-    async with with_processes(database, queues="default:2", process_max_jobs=50):
+    async with with_processes(database, queues="default:2", process_max_jobs=20):
         await all_ended(connection)
 
     counts = await connection.fetch(
         "select result, count(*) from pgwake.jobs_finished group by 1"
     )
-    assert sum(count for _, count in counts) == 500
-    assert max(count for _, count in counts) <= 50
+    assert sum(count for _, count in counts) == 60
+    assert max(count for _, count in counts) <= 20

@@ -134,7 +134,7 @@ def main() -> None:
             for output in (sys.stdout, sys.stderr):
                 with suppress(OSError, ValueError):  # closed by a handler
                     output.flush()
-            _send(stream, answer)
+            _send(stream, answer._replace(is_spent=answer.is_spent or memory.is_short))
 
 
 def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
@@ -147,8 +147,8 @@ def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
     except MemoryError as error:
         return Answer(problem=memory.exceeded(error), is_spent=True)
     except BaseException as error:  # noqa: BLE001, the worker decides what it means
-        return Answer(problem=report(error), is_spent=memory.is_short)
-    return Answer(result, is_spent=memory.is_short)
+        return Answer(problem=report(error))
+    return Answer(result)
 
 
 @functools.cache

@@ -120,11 +120,13 @@ class Feed:
             for job in _emptied(self.ready):
                 if not self._gather(job):
                     self.ready.append(job)
-            if gathering.wanted and not self._closed:
+            if gathering.wanted:
                 self.room.set()
                 await pause(gathering.is_over, seconds)
         finally:
-            del self._gatherings[first.kind]
+            # Once it is full, another slot may have begun the next one.
+            if self._gatherings.get(first.kind) is gathering:
+                del self._gatherings[first.kind]
         jobs = gathering.take()
         self.finished += max(len(jobs) - 1, 0)
         return jobs
@@ -155,8 +157,6 @@ class Feed:
     def close(self) -> None:
         """Let the slots end once they have nothing to take."""
         self._closed = True
-        for gathering in self._gatherings.values():
-            gathering.is_over.set()
         while self._idle:
             self._wake_one()
 

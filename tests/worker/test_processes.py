@@ -379,8 +379,12 @@ async def test_a_payload_that_does_not_fit_is_a_dead_letter_at_once(
 
 
 async def test_what_a_handler_prints_goes_where_the_workers_output_goes(
-    connection: Connection, database: str, capfd: pytest.CaptureFixture[str]
+    connection: Connection,
+    database: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     async with with_processes(database):
         await run(connection, "print", text="is here")
         output, errors = capfd.readouterr()

@@ -230,6 +230,25 @@ async def test_a_lost_lease_kills_the_process_and_nothing_of_it_is_written(
     assert row["errors"] is None
 
 
+async def test_a_job_that_is_cancelled_while_its_process_starts_is_never_begun(
+    connection: Connection,
+    database: str,
+    diary: Diary,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Every Python that starts from now on takes its time.
+    (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    async with with_processes(database):
+        job_id = await insert(connection, "spin apart", payload={"seconds": 60})
+        await in_status(connection, job_id, "running")
+        await connection.execute("select pgwake.cancel_job($1)", job_id)
+        row = await ended(connection, job_id)
+
+    assert (row["status"], diary.entries()) == ("cancelled", [])
+
+
 async def test_a_cancelled_job_takes_what_it_has_started_with_it(
     connection: Connection, database: str, diary: Diary
 ) -> None:

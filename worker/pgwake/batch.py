@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any, Self, get_args, get_origin
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
@@ -10,9 +11,6 @@ from pgwake.errors import ConfigurationError, InvalidPayloadError, InvalidValueE
 from pgwake.job import Job, Stoppable
 from pgwake.jsontext import dumps
 from pgwake.signature import Signature, explain, parameters_of, schema_of
-
-MAX_SIZE = 1000
-MAX_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +40,8 @@ class Batch:
             ConfigurationError: The function can't be a batch handler, or a number is
                 out of range.
         """
-        for name, value, high in (
-            ("batch", size, MAX_SIZE),
-            (
-                "batch_wait",
-                seconds,
-                MAX_SECONDS,
-            ),
-        ):
-            numbers = int if name == "batch" else (int, float)
-            low = 1 if name == "batch" else 0
-            is_number = isinstance(value, numbers) and not isinstance(value, bool)
-            if not (is_number and low <= value <= high):
-                raise ConfigurationError(
-                    f"{kind}: {name} is {value!r}: use {low} to {high:g}"
-                )
+        _check(kind, "batch", size, 1, 1000, int)
+        _check(kind, "batch_wait", seconds, 0, 3600, int | float)
         jobs_parameter = items_parameter = adapter = None
         for name, parameter in parameters_of(kind, function).items():
             of = get_args(parameter.annotation)
@@ -104,6 +89,14 @@ class Batch:
         if self._items_parameter is not None:
             given[self._items_parameter] = list(items)
         return given
+
+
+def _check(
+    kind: str, name: str, value: Any, low: int, high: int, numbers: type | UnionType
+) -> None:
+    is_number = isinstance(value, numbers) and not isinstance(value, bool)
+    if not (is_number and low <= value <= high):
+        raise ConfigurationError(f"{kind}: {name} is {value!r}: use {low} to {high}")
 
 
 def _adapter(kind: str, annotation: Any) -> TypeAdapter[Any]:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pgwake import logs
-from pgwake.address import Address
 from pgwake.job import Job
 from pgwake.jsontext import dumps
+from pgwake.location import Location
 from pgwake.outcomes import Snooze
 from pgwake.problem import ReportedError, describe, report
 from pgwake.settings import Settings
@@ -51,7 +51,7 @@ class Order(NamedTuple):
 class Call(NamedTuple):
     """What to run."""
 
-    address: Address
+    location: Location
     job: Job
 
 
@@ -139,7 +139,7 @@ def main() -> None:
 
 def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
     try:
-        function, signature = _handler(call.address, call.job.kind)
+        function, signature = _handler(call.location, call.job.kind)
         begin()
         arguments = signature.bind(call.job.payload_text, call.job)
         value = function(**arguments)
@@ -152,8 +152,8 @@ def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
 
 
 @functools.cache
-def _handler(address: Address, kind: str) -> tuple[Callable[..., Any], Signature]:
-    function = address.find()
+def _handler(location: Location, kind: str) -> tuple[Callable[..., Any], Signature]:
+    function = location.find()
     return function, Signature.of(kind, function)
 
 

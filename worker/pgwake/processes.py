@@ -72,8 +72,8 @@ class Processes:
             ReportedError: The attempt failed, or the process died.
             Snooze: As the handler said.
         """
-        assert handler.address is not None  # noqa: S101, its caller has looked
-        process = await self._begin(pickle.dumps(Call(handler.address, job)))
+        assert handler.location is not None  # noqa: S101, its caller has looked
+        process = await self._begin(pickle.dumps(Call(handler.location, job)))
         try:
             began(job, handler)
             answer = process.answer or await process.read()

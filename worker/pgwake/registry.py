@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pgwake.address import Address
 from pgwake.batch import Batch
 from pgwake.errors import ConfigurationError
+from pgwake.location import Location
 from pgwake.policy import Policy
 from pgwake.signature import Signature
 
@@ -25,7 +25,7 @@ class Handler:
         policy: What its attempts go by.
         signature: How a payload becomes its arguments.
         is_async: Whether it runs on the loop.
-        address: Where a process finds it; None: it runs in this one.
+        location: Where a process finds it; None: it runs in this one.
         batch: How it takes many jobs; None: it takes one.
     """
 
@@ -35,7 +35,7 @@ class Handler:
     policy: Policy
     signature: Signature
     is_async: bool
-    address: Address | None = None
+    location: Location | None = None
     batch: Batch | None = None
 
 
@@ -123,7 +123,7 @@ class Registry:
                 policy,
                 Signature.of(kind, function) if many is None else many.signature,
                 inspect.iscoroutinefunction(function),
-                Address.of(kind, function) if process else None,
+                Location.of(kind, function) if process else None,
                 many,
             )
             return function
@@ -141,11 +141,11 @@ class Registry:
             ConfigurationError: One is no longer under its name in its module.
         """
         for kind, handler in self._handlers.items():
-            address = handler.address
-            if address is not None and not address.has(handler.function):
+            location = handler.location
+            if location is not None and not location.has(handler.function):
                 raise ConfigurationError(
-                    f"{kind}: its process would not find it: {address.name} of"
-                    f" {address.module} is another object by now"
+                    f"{kind}: its process would not find it: {location.name} of"
+                    f" {location.module} is another object by now"
                 )
 
     @property

@@ -109,7 +109,7 @@ class Runner:
     ) -> None:
         started = job.started_at = monotonic()
         timeout = job.timeout or handler.policy.timeout
-        if timeout is not None and handler.address is None:
+        if timeout is not None and handler.location is None:
             job.deadline = started + timeout
             self._look_by(job.deadline)
         job.task = slot
@@ -117,7 +117,7 @@ class Runner:
         result: str | None = None
         problem: BaseException | None = None
         try:
-            if handler.address is None:
+            if handler.location is None:
                 result = await self._calls.one(handler, job)
             else:
                 result = await self._calls.apart(handler, job, self._began)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from pgwake.errors import ConfigurationError
 
 
-class Address(NamedTuple):
+class Location(NamedTuple):
     """A function's module, and its name in there."""
 
     module: str
@@ -17,7 +17,7 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, kind: str, function: Callable[..., Any]) -> Self:
-        """Return the address of a kind's handler.
+        """Return the location of a kind's handler.
 
         Raises:
             ConfigurationError: No other process could find it.

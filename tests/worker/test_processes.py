@@ -481,12 +481,16 @@ def test_a_function_that_no_process_would_find_is_refused() -> None:
             Registry().job("kind", process=True)(function)
 
 
-def test_a_function_of_the_program_itself_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_worker_does_not_start_with_a_function_of_the_program_itself(
+    database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plain, "__module__", "__main__")
-    with pytest.raises(ConfigurationError, match="in the program that was started"):
-        Registry().job("kind", process=True)(plain)
+    own = Registry()
+    own.job("kind", process=True)(plain)
+
+    with pytest.raises(ConfigurationError, match="put it into a module"):
+        async with embedded(database, own):
+            await asyncio.sleep(0)
 
 
 async def test_a_worker_does_not_start_if_a_name_stands_for_another_function(

@@ -28,8 +28,6 @@ class Location(NamedTuple):
             problem = "is async, and a process runs plain functions"
         elif "<" in function.__qualname__:  # <locals>, <lambda>
             problem = "is not at the top of its module, where a process would find it"
-        elif function.__module__ == "__main__":
-            problem = "is in the program that was started: a process imports modules"
         else:
             return cls(function.__module__, function.__qualname__)
         raise ConfigurationError(
@@ -46,9 +44,23 @@ class Location(NamedTuple):
         found: Any = reduce(getattr, self.name.split("."), import_module(self.module))
         return inspect.unwrap(found, stop=inspect.isfunction)  # what a decorator made
 
-    def has(self, function: Callable[..., Any]) -> bool:
-        """Whether it is this function that is found."""
+    def check(self, kind: str, function: Callable[..., Any]) -> None:
+        """See to it that a process will find this function here.
+
+        Raises:
+            ConfigurationError: It would not.
+        """
+        if self.module == "__main__":
+            raise ConfigurationError(
+                f"{kind}: {self.name} is in the program that was started, which a"
+                " process can't import: put it into a module"
+            )
         try:
-            return bool(self.find() is function)
+            found = self.find()
         except (AttributeError, ImportError):
-            return False
+            found = None
+        if found is not function:
+            raise ConfigurationError(
+                f"{kind}: its process would not find it: {self.name} of {self.module}"
+                " is another object by now"
+            )

@@ -138,15 +138,11 @@ class Registry:
         """Look whether processes will find their handlers.
 
         Raises:
-            ConfigurationError: One is no longer under its name in its module.
+            ConfigurationError: One is not under its name in a module.
         """
         for kind, handler in self._handlers.items():
-            location = handler.location
-            if location is not None and not location.has(handler.function):
-                raise ConfigurationError(
-                    f"{kind}: its process would not find it: {location.name} of"
-                    f" {location.module} is another object by now"
-                )
+            if handler.location is not None:
+                handler.location.check(kind, handler.function)
 
     @property
     def kinds(self) -> list[str]:

@@ -166,7 +166,7 @@ class Runner:
                 try:
                     items.append(batch.read(job))
                     jobs.append(job)
-                except Exception as error:  # noqa: BLE001, a user's validator
+                except BaseException as error:  # noqa: BLE001, a user's validator
                     self._raised(job, 0.0, error)
         if jobs:
             arguments = batch.arguments(jobs, items)

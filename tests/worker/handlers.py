@@ -15,7 +15,7 @@ from typing import Any
 from pgwake import Job, job
 
 
-def note(job: Job, event: str) -> None:
+def note(job: Job, event: str, **fields: Any) -> None:
     """Append a line to the diary."""
     entry = {
         "event": event,
@@ -25,6 +25,7 @@ def note(job: Job, event: str) -> None:
         "pid": os.getpid(),
         "at": time.clock_gettime(time.CLOCK_MONOTONIC),
         "reason": job.stop_reason,
+        **fields,
     }
     with Path(os.environ["TEST_DIARY"]).open("a") as file:
         file.write(json.dumps(entry) + "\n")

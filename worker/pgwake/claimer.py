@@ -179,7 +179,7 @@ class Claimer:
         feed = self.feed
         while True:
             ahead = self._prefetch()
-            room = feed.slots + ahead - feed.held
+            room = feed.slots + feed.wanted + ahead - feed.held
             if self._stopping or (room > 0 and len(feed.ready) <= ahead // 2):
                 self._claimed_at, self._finished = monotonic(), feed.finished
                 return min(room, MAX_BATCH)
@@ -206,7 +206,7 @@ class Claimer:
     async def _give_back(self) -> None:
         if monotonic() - self.feed.finished_at < HOARD_SECONDS:
             return
-        if jobs := self.feed.take_back():
+        if jobs := self.feed.take_back(gathered=False):
             await self._session.call(
                 lambda connection: queue.release_jobs(
                     connection,

@@ -1,10 +1,8 @@
 """Ends of jobs, gathered and written a batch a statement."""
 
 import asyncio
-import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from time import monotonic
 from typing import NamedTuple, TypeAlias
 
@@ -15,15 +13,12 @@ from pgwake import queue
 from pgwake.connection import Connection, Session, describe
 from pgwake.job import Job
 from pgwake.joblog import JobLog
-from pgwake.jsontext import storable
 from pgwake.metrics import Metrics
-from pgwake.outcomes import Outcome
 from pgwake.pause import pause
+from pgwake.problem import describe as describe_problem
 from pgwake.progress import Reports
 
 log = structlog.get_logger()
-
-_OURS = str(Path(__file__).parent)
 
 MAX_BATCH = 500
 FLUSH_SECONDS = 0.005  # how long an end may wait for company while others are written
@@ -97,7 +92,7 @@ class Finisher:
         retry_in: timedelta | None = None,
     ) -> None:
         """End an attempt as failed; see fail_jobs."""
-        message, trace = _describe(error)
+        message, trace = describe_problem(error)
         failure = queue.Failure(
             job.id, job.lease_id, message, reason, retryable, trace, retry_in
         )
@@ -132,7 +127,7 @@ class Finisher:
                 reason=job.stop_reason,
             )
         elif problem is not None:
-            error, trace = _describe(problem)
+            error, trace = describe_problem(problem)
             log.error(
                 "handler failed after it had completed its job",
                 job=job.id,
@@ -282,23 +277,3 @@ async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
         ends[0].what.reason,  # type: ignore[union-attr]
         [end.what.delay for end in ends],  # type: ignore[union-attr]
     )
-
-
-def _describe(error: BaseException | str) -> tuple[str, str | None]:
-    """What it is, and where in the user's code it came from; bounded."""
-    if isinstance(error, str):
-        return storable(error[:2000]), None
-    told = ""
-    try:
-        if isinstance(error, Outcome):  # its reason, and where its cause came from
-            told, error = str(error), error.__cause__ or error
-        title = told or f"{type(error).__name__}: {error}".removesuffix(": ")
-    except Exception as unprintable:  # noqa: BLE001, a user's __str__
-        title = (
-            f"{type(error).__name__} (its str() raises {type(unprintable).__name__})"
-        )
-    frames = traceback.extract_tb(error.__traceback__)
-    trace = "".join(
-        traceback.format_list([f for f in frames if not f.filename.startswith(_OURS)])
-    )
-    return storable(title[:2000]), storable(trace[-2000:].rstrip()) or None

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any, Literal, NamedTuple, Protocol
 from uuid import UUID
@@ -67,6 +67,13 @@ class Completion:
     def __init__(self) -> None:
         self.is_done = False
         self.result: str | None = None
+
+
+class Stoppable(Protocol):
+    """What runs a job, and can be told to stop."""
+
+    def cancel(self) -> object:
+        """Ask it to stop."""
 
 
 class Job:
@@ -132,7 +139,7 @@ class Job:
         self.deadline: float | None = None
         self.stop_reason: StopReason | None = None
         self.stopped_at: float | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.task: Stoppable | None = None
         self.completion: Completion | None = None
         self.service: Service | None = None
 
@@ -151,6 +158,23 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.kind!r} attempt {self.attempt}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle what was claimed: a copy, of which nobody is told when to stop."""
+        row = (
+            self.id,
+            UUID(bytes=self.lease_id.bytes),
+            self.queue,
+            self.kind,
+            self._payload,
+            self.attempt,
+            self.max_attempts,
+            self.claimed_at + timedelta(seconds=self.lease_seconds),
+            self.created_at,
+            self.metadata,
+            self._options,
+        )
+        return Job, (row, self.claimed_at, self.renewed_at)
 
     @property
     def payload_text(self) -> str:

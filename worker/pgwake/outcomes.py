@@ -33,6 +33,10 @@ class Snooze(Outcome):
         self.delay = _delay("Snooze", delay)
         super().__init__(f"snoozed for {self.delay}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the delay, not the message."""
+        return Snooze, (self.delay,)
+
 
 class Retry(Outcome):
     """Count the attempt as failed, and try again after the delay if any is left.

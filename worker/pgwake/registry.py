@@ -5,8 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
+from pgwake.batch import Batch
 from pgwake.errors import ConfigurationError
 from pgwake.job import Job
+from pgwake.location import Location
 from pgwake.policy import Policy
 from pgwake.signature import Signature
 from pgwake.task import Task
@@ -41,6 +43,9 @@ class Handler:
         queue: Where its jobs usually are; what a worker without --queue works on.
         policy: What its attempts go by.
         signature: How a payload becomes its arguments.
+        is_async: Whether it runs on the loop.
+        location: Where a process finds it; None: it runs in this one.
+        batch: How it takes many jobs; None: it takes one.
     """
 
     kind: str
@@ -49,6 +54,8 @@ class Handler:
     policy: Policy
     signature: Signature
     is_async: bool
+    location: Location | None = None
+    batch: Batch | None = None
 
 
 class Registry:
@@ -69,6 +76,9 @@ class Registry:
         backoff_base: float | None = None,
         backoff_cap: float | None = None,
         backoff_jitter: float | None = None,
+        process: bool = False,
+        batch: int | None = None,
+        batch_wait: float = 0.05,
     ) -> Decorator:
         """Register a function as the handler of a kind of job.
 
@@ -94,6 +104,9 @@ class Registry:
             backoff_base: Seconds before the second attempt, at most; default 1.
             backoff_cap: Seconds before any attempt, at most; default 3600.
             backoff_jitter: The share of that which is drawn at random; default 1.
+            process: Run it, a plain function of a module, in a process of its own.
+            batch: Call it with so many jobs at most, 1 to 1000; by default with one.
+            batch_wait: Seconds that the first job of a batch may wait for others.
 
         Raises:
             ConfigurationError: The kind has a handler, a value is out of range, or the
@@ -115,12 +128,20 @@ class Registry:
         except ConfigurationError as error:
             raise ConfigurationError(f"{kind}: {error}") from None
 
+        if process and batch is not None:
+            raise ConfigurationError(
+                f"{kind}: process=True and batch exclude each other"
+            )
+
         def register(function: Callable[..., Any], /) -> Task[..., ..., Any]:
             if isinstance(function, Task):
                 function = function.function
+            many = (
+                None if batch is None else Batch.of(kind, function, batch, batch_wait)
+            )
             if kind in self._handlers and self._handlers[kind].function != function:
                 raise ConfigurationError(f"kind {kind!r} has two handlers")
-            signature = Signature.of(kind, function)
+            signature = Signature.of(kind, function) if many is None else many.signature
             self._handlers[kind] = Handler(
                 kind,
                 function,
@@ -128,6 +149,8 @@ class Registry:
                 policy,
                 signature,
                 inspect.iscoroutinefunction(function),
+                Location.of(kind, function) if process else None,
+                many,
             )
             return Task(kind, function, queue, signature)
 
@@ -136,6 +159,16 @@ class Registry:
     def get(self, kind: str) -> Handler | None:
         """Return the handler of a kind, or None."""
         return self._handlers.get(kind)
+
+    def check(self) -> None:
+        """Look whether processes will find their handlers.
+
+        Raises:
+            ConfigurationError: One is not under its name in a module.
+        """
+        for kind, handler in self._handlers.items():
+            if handler.location is not None:
+                handler.location.check(kind, handler.function)
 
     @property
     def kinds(self) -> list[str]:

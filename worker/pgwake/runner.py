@@ -1,10 +1,8 @@
 """Slots: run a job's handler, and decide what became of it."""
 
 import asyncio
-import contextvars
 import functools
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
 from time import monotonic
@@ -12,12 +10,14 @@ from typing import Any
 
 import structlog
 
+from pgwake.batch import Batch, Member, ends_of
+from pgwake.calls import Calls
 from pgwake.errors import InvalidPayloadError, InvalidValueError
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
 from pgwake.job import Job, Service
-from pgwake.jsontext import dumps
 from pgwake.outcomes import Discard, Retry, Snooze, outcome_of
+from pgwake.problem import ReportedError
 from pgwake.registry import Handler, Registry
 
 log = structlog.get_logger()
@@ -29,20 +29,16 @@ class Runner:
     Args:
         registry: The handlers.
         finisher: Where ends go.
-        threads: Where plain functions run; one thread a slot.
+        calls: How handlers are called.
         service: What handlers may ask for.
     """
 
     def __init__(
-        self,
-        registry: Registry,
-        finisher: Finisher,
-        threads: ThreadPoolExecutor,
-        service: Service,
+        self, registry: Registry, finisher: Finisher, calls: Calls, service: Service
     ) -> None:
         self._registry = registry
         self._finisher = finisher
-        self._threads = threads
+        self._calls = calls
         self._service = service
         self.running: set[Job] = set()
         self._slots: set[asyncio.Task[None]] = set()
@@ -70,6 +66,7 @@ class Runner:
     async def close(self, seconds: float) -> None:
         """End the slots; jobs whose handlers hold on for so long are left behind."""
         self._is_closing = True
+        self._calls.close()
         if self.running:
             log.warning("jobs abandoned", jobs=sorted(job.id for job in self.running))
         for slot in self._slots:
@@ -103,6 +100,8 @@ class Runner:
         elif handler is None:
             feed.has_stranger = True
             self._finisher.release(job, "unknown_kind")
+        elif handler.batch is not None:
+            await self._run_batch(job, handler, handler.batch, slot, feed)
         elif monotonic() - job.renewed_at > job.lease_seconds:
             # This process stood still meanwhile: it may be another's by now.
             self._finisher.release(job, "unstarted")
@@ -114,7 +113,7 @@ class Runner:
     ) -> None:
         started = job.started_at = monotonic()
         timeout = job.timeout or handler.policy.timeout
-        if timeout is not None:
+        if timeout is not None and handler.location is None:
             job.deadline = started + timeout
             self._look_by(job.deadline)
         job.task = slot
@@ -123,9 +122,10 @@ class Runner:
         result: str | None = None
         problem: BaseException | None = None
         try:
-            value = await self._call(handler, job)
-            if value is not None:
-                result = dumps(value)
+            if handler.location is None:
+                result = await self._calls.one(handler, job)
+            else:
+                result = await self._calls.apart(handler, job, self._began)
         except BaseException as error:
             if self._is_closing:
                 raise
@@ -144,6 +144,81 @@ class Runner:
             self._finisher.complete(job, result, seconds)
         else:
             self._raised(job, seconds, problem)
+
+    def _began(self, job: Job, handler: Handler) -> None:
+        """Let a job's time begin, where its process had to be started first."""
+        job.started_at = monotonic()
+        timeout = job.timeout or handler.policy.timeout
+        if timeout is not None:
+            job.deadline = job.started_at + timeout
+            self._look_by(job.deadline)
+
+    async def _run_batch(
+        self,
+        first: Job,
+        handler: Handler,
+        batch: Batch,
+        slot: "asyncio.Task[None]",
+        feed: Feed,
+    ) -> None:
+        """Run a job with others of its kind; what can't run leaves the rest alone."""
+        jobs, items = [], []
+        taken = await feed.take_more(first, batch.size, batch.seconds)
+        started = monotonic()
+        for job in taken:
+            if job.should_stop:
+                self._stopped(job, 0.0)
+            elif started - job.renewed_at > job.lease_seconds:
+                self._finisher.release(job, "unstarted")
+            else:
+                try:
+                    items.append(batch.read(job))
+                    jobs.append(job)
+                except BaseException as error:  # noqa: BLE001, a user's validator
+                    self._raised(job, 0.0, error)
+        if jobs:
+            arguments = batch.arguments(jobs, items)
+            await self._attempt_batch(jobs, handler, arguments, slot)
+
+    async def _attempt_batch(
+        self,
+        jobs: Sequence[Job],
+        handler: Handler,
+        arguments: dict[str, Any],
+        slot: "asyncio.Task[None]",
+    ) -> None:
+        started = monotonic()
+        going = set(jobs)
+        for job in jobs:
+            self._began(job, handler)
+            job.task = Member(job, going, slot)
+            job.service = self._service
+        self.running.update(jobs)
+        ends: Sequence[BaseException | str | None]
+        try:
+            ends = ends_of(await self._calls.many(handler, arguments), jobs)
+        except BaseException as error:
+            if self._is_closing:
+                raise
+            ends = [error] * len(jobs)
+        finally:
+            for job in jobs:
+                job.task = None
+            self.running.difference_update(jobs)
+
+        seconds = monotonic() - started
+        for job, end in zip(jobs, ends, strict=True):
+            if job.completion is not None and job.completion.is_done:
+                if end is not None:
+                    self._finisher.ignore(
+                        job, end if isinstance(end, BaseException) else None
+                    )
+            elif job.should_stop:
+                self._stopped(job, seconds)
+            elif isinstance(end, BaseException):
+                self._raised(job, seconds, end)
+            else:
+                self._finisher.complete(job, end, seconds)
 
     def _look_by(self, deadline: float) -> None:
         """Look for late jobs no later than then: one timer for all that run.
@@ -187,6 +262,15 @@ class Runner:
                 )
             case InvalidValueError() as invalid:
                 self._finisher.fail(job, seconds, invalid, reason="invalid")
+            case ReportedError() as report:
+                self._finisher.fail(
+                    job,
+                    seconds,
+                    report,
+                    reason=report.reason,
+                    retryable=report.retryable,
+                    retry_in=report.retry_in,
+                )
             case _:
                 self._finisher.fail(job, seconds, problem)
 
@@ -208,43 +292,6 @@ class Runner:
                 self._finisher.release(job, "shutdown" if started else "unstarted")
             case _:
                 self._finisher.drop(job, seconds)
-
-    async def _call(self, handler: Handler, job: Job) -> Any:
-        arguments = handler.signature.bind(job.payload_text, job)
-        if handler.is_async:
-            return await handler.function(**arguments)
-        return await self._in_thread(handler, arguments)
-
-    async def _in_thread(self, handler: Handler, arguments: Mapping[str, Any]) -> Any:
-        """Run a plain function; wait for its thread to the end, whatever happens.
-
-        A thread can't be cancelled. As long as it lives the job is held, so that nobody
-        else runs it beside the thread; its handler can look at job.should_stop.
-        """
-        context = contextvars.copy_context()
-        future = asyncio.get_running_loop().run_in_executor(
-            self._threads,
-            functools.partial(context.run, _in_thread, handler.function, arguments),
-        )
-        while not future.done():
-            try:
-                await asyncio.shield(future)
-            except asyncio.CancelledError:
-                if self._is_closing:
-                    raise
-        value, error = future.result()
-        if error is not None:
-            raise error
-        return value
-
-
-def _in_thread(
-    function: Callable[..., Any], arguments: Mapping[str, Any]
-) -> tuple[Any, BaseException | None]:
-    try:
-        return function(**arguments), None
-    except BaseException as error:  # noqa: BLE001, it is raised again in the slot
-        return None, error  # a future can't carry StopIteration and GeneratorExit
 
 
 async def _calm(slot: "asyncio.Task[None]") -> None:

@@ -140,6 +140,18 @@ class Settings(BaseSettings):
         description="variables that commands get though their names begin with PG or "
         "DATABASE_URL, separated by commas",
     )
+    process_max_jobs: int = Field(
+        default=1000,
+        ge=1,
+        description="jobs after which a process of process=True handlers is replaced",
+    )
+    process_memory: int | None = Field(
+        default=None,
+        ge=64,
+        le=2**24,
+        description="MiB that such a process may use, kept by Linux: a job that needs "
+        "more fails; by default no limit",
+    )
 
     @field_validator("database_url", "listen_url")
     @classmethod

@@ -41,7 +41,7 @@ class Signature:
     _validate: Callable[[str], dict[str, Any]] | None
     _defaults: Mapping[str, Any]
     _job_parameter: str | None
-    _adapter: TypeAdapter[Any]
+    _adapter: TypeAdapter[Any] | None
     _call: inspect.Signature  # without the job
 
     @classmethod
@@ -51,12 +51,7 @@ class Signature:
         Raises:
             ConfigurationError: The function can't be a handler.
         """
-        try:
-            call = inspect.signature(function, eval_str=True)
-        except (NameError, TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"{kind}: its signature can't be read: {error}"
-            ) from None
+        call = call_of(kind, function)
         job_parameter = None
         fields: dict[str, Any] = {}
         defaults: dict[str, Any] = {}
@@ -86,9 +81,13 @@ class Signature:
         call = call.replace(
             parameters=[p for p in call.parameters.values() if p.annotation is not Job]
         )
-        return cls(
-            kind, _schema(adapter), validate, defaults, job_parameter, adapter, call
-        )
+        schema = schema_of(adapter)
+        return cls(kind, schema, validate, defaults, job_parameter, adapter, call)
+
+    @classmethod
+    def unbound(cls, kind: str, schema: Mapping[str, Any] | None) -> Self:
+        """Return one that only shows its schema: of a handler of many jobs a call."""
+        return cls(kind, schema, None, {}, None, None, inspect.Signature())
 
     def bind(self, payload: str, job: Job) -> dict[str, Any]:
         """Read the arguments from a payload, JSON text.
@@ -101,7 +100,7 @@ class Signature:
             try:
                 bound = self._validate(payload)
             except ValidationError as error:
-                raise InvalidPayloadError(_explain(self.kind, error)) from None
+                raise InvalidPayloadError(explain(self.kind, error)) from None
             for name, default in self._defaults.items():
                 if name not in bound:
                     # A handler may change its list: the next job's is another.
@@ -125,6 +124,11 @@ class Signature:
             InvalidPayloadError: One is of the wrong type, or does not survive as JSON.
             InvalidValueError: JSON or PostgreSQL has no word for one.
         """
+        if self._adapter is None:
+            raise InvalidPayloadError(
+                f"{self.kind} takes many jobs a call: enqueue each by its payload, "
+                f"queue.enqueue({self.kind!r}, {{...}})"
+            )
         fields: dict[str, Any] = {}
         for name, value in self._call.bind(*args, **kwargs).arguments.items():
             is_rest = self._call.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
@@ -135,7 +139,7 @@ class Signature:
                 checked, mode="json", by_alias=True
             )
         except ValidationError as error:
-            raise InvalidPayloadError(_explain(self.kind, error)) from None
+            raise InvalidPayloadError(explain(self.kind, error)) from None
         except ValueError as error:  # pydantic's own for one, and UnicodeDecodeError
             raise InvalidValueError(f"not a JSON value: {error}") from None
         text = dumps(payload)
@@ -144,8 +148,22 @@ class Signature:
         try:
             self._adapter.validator.validate_json(text)
         except ValidationError as error:
-            raise InvalidPayloadError(_explain(self.kind, error)) from None
+            raise InvalidPayloadError(explain(self.kind, error)) from None
         return payload
+
+
+def call_of(kind: str, function: Callable[..., Any]) -> inspect.Signature:
+    """Return how a handler is called, its annotations evaluated.
+
+    Raises:
+        ConfigurationError: That can't be read.
+    """
+    try:
+        return inspect.signature(function, eval_str=True)
+    except (NameError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{kind}: its signature can't be read: {error}"
+        ) from None
 
 
 def _adapter(
@@ -175,7 +193,8 @@ def _is_finite(value: object) -> bool:
     return True
 
 
-def _schema(adapter: TypeAdapter[Any]) -> Mapping[str, Any] | None:
+def schema_of(adapter: TypeAdapter[Any]) -> Mapping[str, Any] | None:
+    """Return the JSON Schema of what an adapter takes, if it is whole and small."""
     try:
         schema = adapter.json_schema(schema_generator=_Generator)
         is_small = len(dumps(schema).encode()) <= _SCHEMA_BYTES
@@ -191,7 +210,8 @@ class _Generator(GenerateJsonSchema):
             raise PydanticInvalidForJsonSchema(detail)
 
 
-def _explain(kind: str, error: ValidationError) -> str:
+def explain(kind: str, error: ValidationError) -> str:
+    """Say what of a payload does not fit, in one line."""
     problems = "; ".join(
         f"{'.'.join(map(str, item['loc'])) or 'payload'}: {item['msg']}"
         for item in error.errors(include_url=False, include_input=False)[:5]

@@ -12,6 +12,7 @@ import structlog
 
 from pgwake import names, queue
 from pgwake.bell import Cause, Role
+from pgwake.calls import Calls
 from pgwake.claimer import Claimer
 from pgwake.connection import Session, describe
 from pgwake.defaults import worker_default
@@ -24,6 +25,7 @@ from pgwake.jsontext import dumps
 from pgwake.lifeline import Lifeline
 from pgwake.metrics import Metrics
 from pgwake.presence import Presence
+from pgwake.processes import Processes
 from pgwake.progress import Reports
 from pgwake.quarantine import Quarantine
 from pgwake.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
@@ -115,13 +117,14 @@ class Worker:
         """Work until stop() is called.
 
         Raises:
-            ConfigurationError: No handlers, no database URL, no schema or another
-                version's, or the HTTP port is taken.
+            ConfigurationError: No handlers, one that its process would not find, no
+                database URL, no schema or another version's, or the HTTP port is taken.
         """
         if not self.registry.kinds:
             raise ConfigurationError(
                 "no handlers: name the modules that have them (--import MODULE)"
             )
+        self.registry.check()
         settings, application = self.settings, names.application_name(self.name)
 
         def session(role: str) -> Session:
@@ -196,6 +199,7 @@ class Worker:
         )
         slots = sum(feed.slots for feed in feeds)
         threads = ThreadPoolExecutor(slots, "pgwake-job")
+        processes = Processes(settings, self.name, has_own_log=self._supervised)
         service = Service(
             settings.dsn,
             names.handlers_application_name(self.name),
@@ -204,7 +208,7 @@ class Worker:
             finisher,
             reports,
         )
-        runner = Runner(self.registry, finisher, threads, service)
+        runner = Runner(self.registry, finisher, Calls(threads, processes), service)
         try:
             await lifeline.start()
             log.info(
@@ -241,6 +245,7 @@ class Worker:
                 # Jobs that were abandoned may run elsewhere by now: a supervised
                 # process ends at once, and their threads with it.
                 await runner.close(0.0 if self._supervised else CLOSE_SECONDS)
+                await processes.close()
                 service.close()
                 await presence.leave(chores)
                 await lifeline.stop()

@@ -1,0 +1,83 @@
+"""Calls of handlers: on the loop, in a thread, or in a process."""
+
+import asyncio
+import contextvars
+import functools
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pgwake.job import Job
+from pgwake.jsontext import dumps
+from pgwake.processes import Processes
+from pgwake.registry import Handler
+
+
+class Calls:
+    """Calls handlers where they belong.
+
+    Args:
+        threads: Where plain functions run; one thread a slot.
+        processes: Where process=True functions run.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor, processes: Processes) -> None:
+        self._threads = threads
+        self._processes = processes
+        self._is_closing = False
+
+    def close(self) -> None:
+        """Let go of the threads that still run."""
+        self._is_closing = True
+
+    async def one(self, handler: Handler, job: Job) -> str | None:
+        """Call a handler with a job; what it returned as JSON text."""
+        arguments = handler.signature.bind(job.payload_text, job)
+        if handler.is_async:
+            value = await handler.function(**arguments)
+        else:
+            value = await self._in_thread(handler, arguments)
+        return None if value is None else dumps(value)
+
+    async def apart(
+        self, handler: Handler, job: Job, began: Callable[[Job, Handler], None]
+    ) -> str | None:
+        """Call a handler in a process; began is called when it begins."""
+        return await self._processes.run(handler, job, began)
+
+    async def many(self, handler: Handler, arguments: Mapping[str, Any]) -> Any:
+        """Call a batch handler; what it returned."""
+        if handler.is_async:
+            return await handler.function(**arguments)
+        return await self._in_thread(handler, arguments)
+
+    async def _in_thread(self, handler: Handler, arguments: Mapping[str, Any]) -> Any:
+        """Run a plain function; wait for its thread to the end, whatever happens.
+
+        A thread can't be cancelled. As long as it lives the job is held, so that nobody
+        else runs it beside the thread; its handler can look at job.should_stop.
+        """
+        context = contextvars.copy_context()
+        future = asyncio.get_running_loop().run_in_executor(
+            self._threads,
+            functools.partial(context.run, _in_thread, handler.function, arguments),
+        )
+        while not future.done():
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError:
+                if self._is_closing:
+                    raise
+        value, error = future.result()
+        if error is not None:
+            raise error
+        return value
+
+
+def _in_thread(
+    function: Callable[..., Any], arguments: Mapping[str, Any]
+) -> tuple[Any, BaseException | None]:
+    try:
+        return function(**arguments), None
+    except BaseException as error:  # noqa: BLE001, it is raised again in the slot
+        return None, error  # a future can't carry StopIteration and GeneratorExit

@@ -1,0 +1,82 @@
+"""What went wrong in a handler: in words that can be stored, from whichever process."""
+
+import traceback
+from datetime import timedelta
+from pathlib import Path
+
+from pgwake.errors import InvalidPayloadError, InvalidValueError, PgwakeError
+from pgwake.jsontext import storable
+from pgwake.outcomes import Discard, Outcome, Retry, Snooze, outcome_of
+
+_OURS = str(Path(__file__).parent)
+
+
+class ReportedError(PgwakeError):
+    """What a handler's process has reported of its attempt, or what befell it.
+
+    Args:
+        message: What it was.
+        traceback: Where it came from; None: not from the handler's code.
+        reason: As fail_jobs takes it.
+        retryable: Whether another attempt may help.
+        retry_in: How long until then; None: the backoff.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        traceback: str | None = None,
+        reason: str = "failed",
+        *,
+        retryable: bool = True,
+        retry_in: timedelta | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.traceback = traceback
+        self.reason = reason
+        self.retryable = retryable
+        self.retry_in = retry_in
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle all of it, not the message alone."""
+        return ReportedError, (self.message,), vars(self)
+
+
+def report(error: BaseException) -> ReportedError | Snooze:
+    """Put an error into a form that another process understands."""
+    match outcome := outcome_of(error):
+        case Snooze():
+            return outcome
+        case Retry():
+            return ReportedError(*describe(outcome), retry_in=outcome.delay)
+        case Discard():
+            return ReportedError(*describe(outcome), "discarded", retryable=False)
+        case InvalidPayloadError():
+            return ReportedError(str(outcome), None, "invalid", retryable=False)
+        case InvalidValueError():
+            return ReportedError(*describe(outcome), "invalid")
+        case _:
+            return ReportedError(*describe(outcome))
+
+
+def describe(error: BaseException | str) -> tuple[str, str | None]:
+    """What it is, and where in the user's code it came from; bounded."""
+    if isinstance(error, str):
+        return storable(error[:2000]), None
+    if isinstance(error, ReportedError):
+        return error.message, error.traceback
+    told = ""
+    try:
+        if isinstance(error, Outcome):  # its reason, and where its cause came from
+            told, error = str(error), error.__cause__ or error
+        title = told or f"{type(error).__name__}: {error}".removesuffix(": ")
+    except Exception as unprintable:  # noqa: BLE001, a user's __str__
+        title = (
+            f"{type(error).__name__} (its str() raises {type(unprintable).__name__})"
+        )
+    frames = traceback.extract_tb(error.__traceback__)
+    trace = "".join(
+        traceback.format_list([f for f in frames if not f.filename.startswith(_OURS)])
+    )
+    return storable(title[:2000]), storable(trace[-2000:].rstrip()) or None

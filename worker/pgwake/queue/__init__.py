@@ -21,7 +21,8 @@ select b.jobs, extract(epoch from b.next_run_at - b.claimed_at)::float8, b.claim
   b.cursor, b.is_limited
 from pgwake.claim_batch($1, $2, $3, $4, $5, $6) as b
 """
-_COMPLETE_JOBS = "select pgwake.complete_jobs($1, $2, $3)"
+# JSON as text: a caller's own connection may have a codec for it.
+_COMPLETE_JOBS = "select pgwake.complete_jobs($1, $2, $3::text[]::jsonb[])"
 _FAIL_JOBS = """
 select pgwake.fail_jobs($1, $2, errors => $3, tracebacks => $4, reasons => $5,
                         retryables => $6, retry_ins => $7)
@@ -115,7 +116,7 @@ on conflict (queue, key) do update set max_running = excluded.max_running
 _DROP_KEY_LIMIT = """
 delete from pgwake.concurrency_limits as l where l.queue = $1 and l.key = $2
 """
-_DECLARE_KINDS = "select pgwake.declare_kinds($1, $2, $3)"
+_DECLARE_KINDS = "select pgwake.declare_kinds($1::text::jsonb, $2, $3)"
 _SCHEMA_VERSION = "select v.version from pgwake.schema_version as v"
 _SESSION_COUNT = """
 select count(*) from pg_stat_activity as a

@@ -434,7 +434,7 @@ def test_a_template_that_is_still_in_use_is_told(run: Run) -> None:
 
 
 def test_nothing_is_left_on_a_server_that_was_given(
-    run: Run, admin: psycopg.Connection, server: EmbeddedServer
+    run: Run, admin: psycopg.Connection
 ) -> None:
     names = "select datname from pg_database where datname like 'pgwake\\_test\\_%'"
     before = set(admin.execute(names).fetchall())
@@ -520,3 +520,50 @@ def test_importing_pgwake_does_not_import_pytest(pytester: pytest.Pytester) -> N
         "import sys, pgwake, pgwake.cli; assert 'pytest' not in sys.modules",
     )
     assert result.ret == 0
+
+
+def test_djangos_connection_and_a_handler_that_uses_it(run: Run) -> None:
+    run("""
+        import django
+        import pytest
+        from django.conf import settings
+        from django.db import connection, transaction
+        from pgwake import job
+        from urllib.parse import urlsplit
+
+        @pytest.fixture
+        def in_a_transaction(pgwake_database):
+            parts = urlsplit(pgwake_database)
+            settings.configure(DATABASES={"default": {
+                "ENGINE": "django.db.backends.postgresql", "HOST": parts.hostname,
+                "PORT": parts.port, "USER": parts.username, "PASSWORD": parts.password,
+                "NAME": parts.path[1:]}})
+            django.setup()
+            with transaction.atomic():
+                yield
+                transaction.set_rollback(True)
+            connection.close()
+
+        def add(kind):
+            with connection.cursor() as cursor:
+                cursor.execute("insert into pgwake.jobs (kind) values (%s)", [kind])
+
+        @job("parent")
+        def parent() -> str:
+            add("child")
+            return "done"
+
+        @job("child")
+        def child() -> None:
+            with connection.cursor() as cursor, transaction.atomic():
+                cursor.execute("select 1 / 0")
+
+        def test_it(in_a_transaction, pgwake_sync_jobs):
+            jobs = pgwake_sync_jobs.on(connection)
+            add("parent")
+            parent, child = jobs.run_due(raises=False)
+            assert parent.result == "done"
+            assert "division by zero" in child.error
+            jobs.assert_enqueued("child", count=1)
+            pgwake_sync_jobs.assert_not_enqueued("child")
+    """).assert_outcomes(passed=1)

@@ -80,6 +80,14 @@ class Borrowed(Session):
         return self._found
 
 
+def beneath_django(connection: Any) -> object:
+    """Return psycopg's connection of Django's, which is one of the calling thread's."""
+    if callable(getattr(connection, "ensure_connection", None)):
+        connection.ensure_connection()
+        connection = connection.connection
+    return connection
+
+
 async def _statements(given: Any) -> Connection:
     """Return what takes pgwake's statements, for any connection that is supported.
 
@@ -87,10 +95,8 @@ async def _statements(given: Any) -> Connection:
         InvalidValueError: It is none.
     """
     found = given
-    if callable(getattr(found, "ensure_connection", None)):  # Django's
-        found.ensure_connection()
-        found = found.connection
-    elif type(found).__module__.partition(".")[0] == "sqlalchemy":
+    # By its bases, since SQLModel has a session of its own.
+    if any(base.__module__.startswith("sqlalchemy.") for base in type(found).__mro__):
         found = await _driver_of_sqlalchemy(found)
     if isinstance(found, asyncpg.Connection | PoolConnectionProxy):
         return cast("Connection", found)
@@ -105,12 +111,11 @@ async def _statements(given: Any) -> Connection:
 
 
 async def _driver_of_sqlalchemy(found: Any) -> Any:
-    if callable(getattr(found, "connection", None)):  # a session
+    if hasattr(found, "get_bind"):  # a session
         found = await _settled(found.connection())
     if hasattr(found, "get_raw_connection"):
         return (await found.get_raw_connection()).driver_connection
-    pooled = getattr(found, "connection", None)
-    return getattr(pooled, "driver_connection", found)
+    return found.connection.driver_connection
 
 
 class _OfPsycopg:

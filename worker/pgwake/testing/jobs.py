@@ -19,7 +19,7 @@ from pgwake.queue import declare_kinds
 from pgwake.queue import testing as queue
 from pgwake.registry import Registry
 from pgwake.registry import registry as default_registry
-from pgwake.testing.connections import Borrowed
+from pgwake.testing.connections import Borrowed, beneath_django
 from pgwake.testing.rehearsal import WORKER, Rehearsal, Run
 
 P = ParamSpec("P")
@@ -461,7 +461,7 @@ class Jobs:
             connection: Of asyncpg or psycopg 3, or an SQLAlchemy session or connection
                 on one of them. Handlers don't get it: they use what they always use.
         """
-        jobs = Jobs(Core(lambda: Borrowed(connection), self.core.registry))
+        jobs = Jobs(_core_on(connection, self.core.registry))
         jobs.calls = self.calls
         return jobs
 
@@ -501,7 +501,7 @@ class SyncJobs:
             connection: Of psycopg 3, an SQLAlchemy session or connection on it, or
                 django.db.connection.
         """
-        return SyncJobs(Core(lambda: Borrowed(connection), self.core.registry))
+        return SyncJobs(_core_on(connection, self.core.registry))
 
     run_due = _blocking(Core.run_due)
     declare = _blocking(Core.declare)
@@ -518,6 +518,11 @@ def core_of(url: str, registry: Registry | None = None) -> Core:
     return Core(
         lambda: Session(url, WORKER, "testing", _TIMEOUT), registry or default_registry
     )
+
+
+def _core_on(connection: object, registry: Registry) -> Core:
+    found = beneath_django(connection)
+    return Core(lambda: Borrowed(found), registry)
 
 
 class _CallersThread(Executor):

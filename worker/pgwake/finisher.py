@@ -24,6 +24,9 @@ log = structlog.get_logger()
 
 _OURS = str(Path(__file__).parent)
 
+# By class or code of SQLSTATE: a datum, a check.
+_UNSTORABLE = ("22", "23514")
+
 MAX_BATCH = 500
 FLUSH_SECONDS = 0.005  # how long an end may wait for company while others are written
 MAX_WAITING = 5_000  # beyond it, slots wait for the database
@@ -42,6 +45,7 @@ class Release(NamedTuple):
 
     reason: str
     delay: timedelta | None = None
+    error: str | None = None  # to be kept in the job's errors
 
 
 Statement: TypeAlias = Callable[[Connection, Sequence[End]], Awaitable[list[str]]]
@@ -101,9 +105,10 @@ class Finisher:
         reason: str,
         seconds: float = 0.0,
         delay: timedelta | None = None,
+        error: str | None = None,
     ) -> None:
         """Give a job back unburnt; delay: until it is due, where the reason has one."""
-        self._put(End(job, seconds, Release(reason, delay)))
+        self._put(End(job, seconds, Release(reason, delay, error)))
 
     def drop(self, job: Job, seconds: float) -> None:
         """Forget a job whose lease is lost: nothing of it may be written."""
@@ -187,20 +192,24 @@ class Finisher:
             self._ended(end, outcome)
 
     def _refused(self, end: End, error: asyncpg.PostgresError) -> None:
-        """Answer a statement that the database refuses for this job alone."""
-        if isinstance(end.what, queue.Failure | Release):
+        """Answer a statement that the database refuses for this job alone.
+
+        A result that can't be stored, or a hook of the user's: of jobs_finished for the
+        first, of jobs_failed for the second case, where no attempt is left.
+        """
+        job, seconds, what = end
+        told = describe(error)
+        log.error("end refused", job=job.id, kind=job.kind, error=told)
+        if isinstance(what, Release):
             # Its lease runs out and it is swept: late, but not lost.
-            self._holdings.discard(end.job)
-            log.error(
-                "end refused", job=end.job.id, kind=end.job.kind, error=describe(error)
-            )
+            self._holdings.discard(job)
+        elif isinstance(what, queue.Failure):
+            self.release(job, "refused", seconds, error=storable(told))
+        elif what is not None and (error.sqlstate or "").startswith(_UNSTORABLE):
+            result = f"the result can't be stored: {told}"
+            self.fail(job, seconds, result, reason="invalid")
         else:
-            self.fail(
-                end.job,
-                end.seconds,
-                f"the result can't be stored: {describe(error)}",
-                reason="invalid",
-            )
+            self.fail(job, seconds, f"its end is refused: {told}", reason="refused")
 
     def _ended(self, end: End, outcome: str) -> None:
         job, seconds, what = end
@@ -238,6 +247,7 @@ async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
         [end.job.lease_id for end in ends],
         ends[0].what.reason,  # type: ignore[union-attr]
         [end.what.delay for end in ends],  # type: ignore[union-attr]
+        [end.what.error for end in ends],  # type: ignore[union-attr]
     )
 
 

@@ -27,7 +27,7 @@ _FAIL_JOBS = """
 select pgwake.fail_jobs($1, $2, errors => $3, tracebacks => $4, reasons => $5,
                         retryables => $6, retry_ins => $7)
 """
-_RELEASE_JOBS = "select pgwake.release_jobs($1, $2, $3, $4)"
+_RELEASE_JOBS = "select pgwake.release_jobs($1, $2, $3, $4, $5)"
 _EXTEND_LEASES = "select pgwake.extend_leases($1, $2, $3)"
 _RELEASE_WORKER_JOBS = "select * from pgwake.release_worker_jobs($1)"
 _NEXT_SUSPECT_AT = """
@@ -217,10 +217,11 @@ async def release_jobs(
     lease_ids: Sequence[UUID],
     reason: str,
     delays: Sequence[timedelta | None] | None = None,
+    errors: Sequence[str | None] | None = None,
 ) -> list[str]:
     """Give jobs back unburnt; an outcome each."""
     outcomes: list[str] = await connection.fetchval(
-        _RELEASE_JOBS, job_ids, lease_ids, reason, delays
+        _RELEASE_JOBS, job_ids, lease_ids, reason, delays, errors
     )
     return outcomes
 

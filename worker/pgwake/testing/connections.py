@@ -115,7 +115,7 @@ async def _driver_of_sqlalchemy(found: Any) -> Any:
         found = await _settled(found.connection())
     if hasattr(found, "get_raw_connection"):
         return (await found.get_raw_connection()).driver_connection
-    return found.connection.driver_connection
+    return getattr(getattr(found, "connection", None), "driver_connection", found)
 
 
 class _OfPsycopg:

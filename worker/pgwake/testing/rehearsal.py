@@ -5,13 +5,14 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Any
 
 from pgwake.connection import Session
 from pgwake.feed import Feed
-from pgwake.finisher import _OURS, End, Finisher
+from pgwake.finisher import End, Finisher
 from pgwake.job import Job
 from pgwake.joblog import JobLog
 from pgwake.metrics import Metrics
@@ -22,6 +23,8 @@ from pgwake.runner import Runner
 from pgwake.testing.connections import Borrowed
 
 WORKER = "pgwake.testing"
+
+_OURS = str(Path(__file__).parents[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +94,14 @@ class _Recorder(Finisher):
         reason: str,
         seconds: float = 0.0,
         delay: timedelta | None = None,
+        error: str | None = None,
     ) -> None:
         if reason == "unknown_kind":
             self.failure = (
                 f"kind {job.kind!r} has no handler here: import the module that has it,"
                 " or override the fixture pgwake_registry"
             )
-        super().release(job, reason, seconds, delay)
+        super().release(job, reason, seconds, delay, error)
 
     def _put(self, end: End) -> None:
         super()._put(end)

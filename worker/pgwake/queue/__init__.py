@@ -72,6 +72,10 @@ select j.id, j.queue, j.kind, j.status, j.priority, j.run_at, j.attempt, j.crash
 from pgwake.jobs as j
 where ($1::text is null or j.queue = $1) and ($2::text is null or j.kind = $2)
   and ($3::text is null or j.status = $3) and ($4::bigint is null or j.id < $4)
+  and ($6::text is null or j.concurrency_key = $6)
+  and ($7::text is null or j.unique_key = $7)
+  and ($8::text is null or j.claimed_by = $8)
+  and ($9::text is null or j.payload @> $9::text::jsonb)
 order by j.id desc
 limit $5
 """
@@ -404,9 +408,24 @@ async def list_jobs(
     status: str | None,
     before: int | None,
     limit: int,
+    concurrency_key: str | None = None,
+    unique_key: str | None = None,
+    worker: str | None = None,
+    payload: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return jobs, the newest first, before an id."""
-    rows = await connection.fetch(_LIST_JOBS, queue, kind, status, before, limit)
+    """Return jobs, the newest first, before an id; payload: JSON text it contains."""
+    rows = await connection.fetch(
+        _LIST_JOBS,
+        queue,
+        kind,
+        status,
+        before,
+        limit,
+        concurrency_key,
+        unique_key,
+        worker,
+        payload,
+    )
     return [dict(row) for row in rows]
 
 
@@ -437,7 +456,7 @@ async def list_failed(
     queue: str | None,
     kind: str | None,
     fingerprint: str | None,
-    limit: int,
+    limit: int | None,
 ) -> list[dict[str, Any]]:
     """Return the dead letters, a dict a group."""
     rows = await connection.fetch(_LIST_FAILED, queue, kind, fingerprint, limit)

@@ -6,7 +6,10 @@
 --                 was. Counts a bounce, and from the 20th on the attempt counts after all
 --   unknown_kind  nobody here handles it: counts a bounce, by its kind too, and is due
 --                 later, 1 second doubling up to 5 minutes
+--   refused       it has failed for good, but a hook of a user's has refused that: counts a
+--                 bounce, and is due later like those of an unknown kind
 --
+-- errors: what to keep in the errors of each, under that reason; null: nothing.
 -- delays: how long from now until each is due, 0 to 10 years; null: as the reason says.
 -- A job with a concurrency key that is not due at once waits for its turn again, unless
 -- its queue keeps the order.
@@ -17,7 +20,8 @@
 -- arrays that don't pair up and for an unknown reason. Locks in id order; rides
 -- jobs_live_pkey.
 create or replace function pgwake.release_jobs(
-  job_ids bigint[], lease_ids uuid[], reason text default 'unstarted', delays interval[] default null
+  job_ids bigint[], lease_ids uuid[], reason text default 'unstarted', delays interval[] default null,
+  errors text[] default null
 )
 returns text[]
 language plpgsql volatile
@@ -41,10 +45,16 @@ declare
 begin
   perform pgwake.check_leases(release_jobs.job_ids, release_jobs.lease_ids);
   if release_jobs.reason is null
-    or release_jobs.reason not in ('unstarted', 'snooze', 'shutdown', 'unknown_kind')
+    or release_jobs.reason not in ('unstarted', 'snooze', 'shutdown', 'unknown_kind', 'refused')
   then
     perform pgwake.raise_invalid(
-      format('reason is %L', release_jobs.reason), 'Use unstarted, snooze, shutdown or unknown_kind.');
+      format('reason is %L', release_jobs.reason),
+      'Use unstarted, snooze, shutdown, unknown_kind or refused.');
+  end if;
+  if cardinality(release_jobs.errors) <> cardinality(release_jobs.job_ids) then
+    perform pgwake.raise_invalid(
+      format('%s job ids but %s errors', cardinality(release_jobs.job_ids), cardinality(release_jobs.errors)),
+      'Pass one error for each job id (null for none), or leave errors out.');
   end if;
   if cardinality(release_jobs.delays) <> cardinality(release_jobs.job_ids) then
     perform pgwake.raise_invalid(
@@ -59,15 +69,16 @@ begin
   for update;
 
   with mine as materialized (
-    select u.id, back.delay, pgwake.status_back(back.concurrency_key, back.delay, back.keep_order) as status
-    from unnest(release_jobs.job_ids, release_jobs.lease_ids, release_jobs.delays) as u(id, lease_id, delay)
+    select u.id, u.error, back.delay, pgwake.status_back(back.concurrency_key, back.delay, back.keep_order) as status
+    from unnest(release_jobs.job_ids, release_jobs.lease_ids, release_jobs.delays, release_jobs.errors)
+      as u(id, lease_id, delay, error)
     cross join lateral (
       select j.lease_id, j.concurrency_key,
         coalesce(
           case when u.delay is not null then
             least(greatest(u.delay, interval '0'), interval '10 years')
           end,
-          case when release_jobs.reason = 'unknown_kind' then
+          case when release_jobs.reason in ('unknown_kind', 'refused') then
             least(interval '1 second' * 2 ^ least(j.bounce_count, 20), interval '5 minutes')
           end) as delay,
         case when j.concurrency_key is not null then
@@ -89,6 +100,10 @@ begin
       bounce_count = case
         when release_jobs.reason in ('unstarted', 'snooze') then j.bounce_count
         else least(j.bounce_count, 2147483646) + 1
+      end,
+      errors = case
+        when m.error is null then j.errors
+        else pgwake.append_error(j.errors, j.attempt, j.claimed_by, release_jobs.reason, m.error)
       end,
       run_at = coalesce(pgwake.now() + m.delay, j.run_at)
     from mine as m

@@ -1,6 +1,8 @@
 -- Gives back at once what a dead worker had, as crashes; see crash_jobs. Returns how
 -- many jobs, by queue and kind.
 --
+-- One that can't be moved (a user's trigger raises) is left to the sweep.
+--
 -- For whoever knows that the worker is dead, as its supervisor does. A claim of the
 -- worker's may still be in flight, so repeat until no session of it is left. Locks in
 -- id order, skips locked rows; rides jobs_lease_idx, queue by queue. Raises PW003.
@@ -18,6 +20,7 @@ declare
   v_queue text := '';
   v_found bigint[] := '{}';
   v_ids bigint[];
+  v_moved bigint[];
   v_queues text[];
   v_kinds text[];
 begin
@@ -47,9 +50,15 @@ begin
     order by j.id
     for update skip locked
   ) as held;
-  perform pgwake.crash_jobs(v_ids, format('the worker died; worker %s', release_worker_jobs.worker));
+  if v_ids is null then
+    return;
+  end if;
+  v_moved := pgwake.try_crash_jobs(v_ids, format('the worker died; worker %s', release_worker_jobs.worker));
   return query
-  select u.queue, u.kind, count(*) from unnest(v_queues, v_kinds) as u(queue, kind) group by u.queue, u.kind;
+  select u.queue, u.kind, count(*)
+  from unnest(v_ids, v_queues, v_kinds) as u(id, queue, kind)
+  where u.id = any (v_moved)
+  group by u.queue, u.kind;
 end
 $$;
 

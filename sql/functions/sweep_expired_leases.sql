@@ -3,8 +3,8 @@
 --
 -- Rests on the job's own lease, never on a registry of workers. At most max_jobs a
 -- call. Returns how many it took, by queue and kind. A job that can't be moved (a
--- user's trigger raises) is left, with a warning, and does not stop the others. Skips
--- locked rows: one that is being ended can't be revived. Rides jobs_lease_idx, queue
+-- user's trigger raises) is left, with a warning, and does not stop the others; see
+-- try_crash_jobs. Skips locked rows: one that is being ended can't be revived. Rides jobs_lease_idx, queue
 -- by queue and worker by worker, those first whose lease ran out first: in order of id it would read them all.
 --
 -- Under an old snapshot it wades through an entry for every job that was claimed since.
@@ -27,9 +27,9 @@ declare
   v_read bigint;
   v_queue text := '';
   v_worker text := '';
-  v_message text;
   v_ids bigint[];
-  v_id bigint;
+  v_moved bigint[];
+  v_stuck bigint[] := '{}';  -- of the worker
   v_queues text[] := '{}';
   v_kinds text[] := '{}';
   v_found_queues text[];
@@ -47,34 +47,29 @@ begin
     limit 1;
     exit when not found or cardinality(v_kinds) >= sweep_expired_leases.max_jobs;
 
-    select array_agg(due.id), array_agg(due.queue), array_agg(due.kind)
-    into v_ids, v_found_queues, v_found_kinds
-    from (
-      select j.id, j.queue, j.kind
-      from pgwake.jobs_live as j
-      where j.status = 'running' and j.queue = v_queue and j.claimed_by = v_worker and j.lease_expires_at < v_now
-      order by j.lease_expires_at
-      limit sweep_expired_leases.max_jobs - cardinality(v_kinds)
-      for update skip locked
-    ) as due;
-    continue when v_ids is null;
+    v_stuck := '{}';
+    loop
+      select array_agg(due.id), array_agg(due.queue), array_agg(due.kind)
+      into v_ids, v_found_queues, v_found_kinds
+      from (
+        select j.id, j.queue, j.kind
+        from pgwake.jobs_live as j
+        where j.status = 'running' and j.queue = v_queue and j.claimed_by = v_worker and j.lease_expires_at < v_now
+          and j.id <> all (v_stuck)
+        order by j.lease_expires_at
+        limit sweep_expired_leases.max_jobs - cardinality(v_kinds)
+        for update skip locked
+      ) as due;
+      exit when v_ids is null;
 
-    v_message := format('the lease ran out; worker %s', v_worker);
-    begin
-      perform pgwake.crash_jobs(v_ids, v_message);
-      v_queues := v_queues || v_found_queues;
-      v_kinds := v_kinds || v_found_kinds;
-    exception when others then
-      foreach v_id in array v_ids loop
-        begin
-          perform pgwake.crash_jobs(array[v_id], v_message);
-          v_queues := v_queues || v_found_queues[array_position(v_ids, v_id)];
-          v_kinds := v_kinds || v_found_kinds[array_position(v_ids, v_id)];
-        exception when others then
-          raise warning 'job % can not be swept: %', v_id, sqlerrm;
-        end;
-      end loop;
-    end;
+      v_moved := pgwake.try_crash_jobs(v_ids, format('the lease ran out; worker %s', v_worker));
+      select v_queues || coalesce(array_agg(u.queue), '{}'), v_kinds || coalesce(array_agg(u.kind), '{}')
+      into v_queues, v_kinds
+      from unnest(v_ids, v_found_queues, v_found_kinds) as u(id, queue, kind)
+      where u.id = any (v_moved);
+      exit when cardinality(v_moved) = cardinality(v_ids);
+      v_stuck := v_stuck || v_ids;
+    end loop;
   end loop;
   if pg_stat_get_xact_tuples_returned('pgwake.jobs_lease_idx'::regclass) - v_read > 5000 then
     v_sweep_at := clock_timestamp() + least(20 * (clock_timestamp() - v_began_at), interval '1 minute');

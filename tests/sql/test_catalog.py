@@ -121,7 +121,8 @@ SIGNATURES = {
     ),
     "recount_jobs": "max_bytes bigint -> integer",
     "release_jobs": (
-        "job_ids bigint[], lease_ids uuid[], reason text, delays interval[] -> text[]"
+        "job_ids bigint[], lease_ids uuid[], reason text, delays interval[], errors"
+        " text[] -> text[]"
     ),
     "release_worker_jobs": (
         "worker text -> TABLE(queue text, kind text, job_count bigint)"
@@ -173,7 +174,7 @@ INTERNAL |= {"sum_tallies", "after_change_limits", "before_insert_jobs"}
 INTERNAL |= {"error_fingerprint", "free_all_keys", "free_keys", "get_policy"}
 INTERNAL |= {"status_back"}
 INTERNAL |= {"admit_claim", "look_at_keys", "look_cost", "next_place", "open_keys"}
-INTERNAL |= {"refuse_claim"}
+INTERNAL |= {"refuse_claim", "try_crash_jobs"}
 INTERNAL |= {"ask_workers", "redrive_failed"}
 INTERNAL |= {"explain_attempts", "explain_end", "explain_key", "explain_limits"}
 INTERNAL |= {"explain_place", "explain_policy", "explain_run", "explain_wait"}

@@ -195,7 +195,7 @@ async def test_a_job_that_can_not_be_moved_does_not_stop_the_others(
         ("good", "failed"),
         ("good", "pending"),
     ]
-    assert ["job 1 can not be swept" in message for message in warnings] == [True]
+    assert ["job 1 can not be given back" in message for message in warnings] == [True]
 
 
 async def test_a_live_job_of_the_same_key_can_not_wedge_the_sweep(

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from pgwake import (
+    cli_bulk,
     cli_jobs,
     cli_queues,
     cli_schedules,
@@ -164,11 +165,12 @@ for _command, _name, _panel in (
     (cli_jobs.explain, "explain", JOBS),
     (cli_wait.wait, "wait", JOBS),
     (cli_jobs.peek, "peek", JOBS),
-    (cli_jobs.failed, "failed", JOBS),
-    (cli_jobs.retry, "retry", JOBS),
-    (cli_jobs.cancel, "cancel", JOBS),
-    (cli_jobs.purge, "purge", JOBS),
+    (cli_bulk.failed, "failed", JOBS),
+    (cli_bulk.retry, "retry", JOBS),
+    (cli_bulk.cancel, "cancel", JOBS),
+    (cli_bulk.purge, "purge", JOBS),
     (cli_queues.stats, "stats", QUEUES),
+    (cli_queues.queues, "queues", QUEUES),
     (cli_queues.pause, "pause", QUEUES),
     (cli_queues.resume, "resume", QUEUES),
     (cli_queues.drain, "drain", QUEUES),

@@ -1,62 +1,35 @@
-"""The commands about jobs: enqueue, show, explain, list, peek, failed, retry, ..."""
+"""The commands about single jobs: enqueue, show, explain, list, peek."""
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Annotated, Any
 
-import asyncpg
 import typer
-from rich.console import Console
 
 from pgwake import queue
 from pgwake.connection import Connection
 from pgwake.terminal import (
-    DryRun,
+    MAX_ID,
+    ConcurrencyKey,
+    JobId,
     Json,
     Kind,
     Queue,
     Row,
+    UniqueKey,
     Url,
-    Yes,
     ask,
-    confirm,
-    describe,
     duration,
     instant,
     json_object,
     note,
     print_json,
+    print_json_text,
     say,
     show,
     show_jobs,
-    wrong_usage,
 )
-
-Ids = Annotated[list[int] | None, typer.Argument(metavar="ID", show_default=False)]
-Fingerprint = Annotated[
-    str | None,
-    typer.Option("--fingerprint", help="Only of this group of `pgwake failed`."),
-]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Jobs at most.")]
-
-
-class Live(StrEnum):
-    """The states of jobs that have not ended."""
-
-    WAITING = "waiting"
-    PENDING = "pending"
-    RUNNING = "running"
-
-
-class Ended(StrEnum):
-    """The states of jobs that have ended."""
-
-    FAILED = "failed"
-    COMPLETED = "completed"
-    CANCELLED = "cancelled"
 
 
 class OnParentFailure(StrEnum):
@@ -78,11 +51,17 @@ class Status(StrEnum):
 
 
 def enqueue(
-    kind: str,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Which handler runs it.")],
     payload: Annotated[
-        str, typer.Argument(help="A JSON object, or - to read it from standard input.")
+        str,
+        typer.Argument(
+            metavar="[PAYLOAD]",
+            help="A JSON object, or - to read it from standard input.",
+        ),
     ] = "{}",
-    queue_name: Annotated[str, typer.Option("--queue")] = "default",
+    queue_name: Annotated[
+        str, typer.Option("--queue", help="The queue that it is in.")
+    ] = "default",
     priority: Annotated[
         int, typer.Option(min=-100, max=100, help="-100 to 100; higher first.")
     ] = 0,
@@ -90,7 +69,12 @@ def enqueue(
     run_at: Annotated[
         str | None, typer.Option(help="ISO 8601 with an offset: 2027-01-31T08:00+01:00")
     ] = None,
-    max_attempts: Annotated[int | None, typer.Option(min=1, max=10_000)] = None,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10_000, help="Until the dead letters; default: policy."
+        ),
+    ] = None,
     unique_key: Annotated[
         str | None, typer.Option(help="Unique with the kind among live jobs.")
     ] = None,
@@ -140,16 +124,13 @@ def enqueue(
     typer.echo(json.dumps({"id": job_id}) if as_json else job_id)
 
 
-def show_job(job_id: int, as_json: Json = False, database_url: Url = None) -> None:
+def show_job(job_id: JobId, as_json: Json = False, database_url: Url = None) -> None:
     """Show one job, wherever it lies."""
     text = ask(database_url, lambda connection: queue.get_job(connection, job_id))
-    if as_json:
-        typer.echo(text)
-    else:
-        Console().print_json(text)
+    print_json_text(text, for_people=not as_json)
 
 
-def explain(job_id: int, as_json: Json = False, database_url: Url = None) -> None:
+def explain(job_id: JobId, as_json: Json = False, database_url: Url = None) -> None:
     """Say in words why a job is not running, or what became of it."""
     text = ask(database_url, lambda connection: queue.explain_job(connection, job_id))
     if as_json:
@@ -162,14 +143,28 @@ def list_jobs(
     queue_name: Queue = None,
     kind: Kind = None,
     status: Annotated[Status | None, typer.Option(help="Only in this state.")] = None,
+    concurrency_key: ConcurrencyKey = None,
+    unique_key: UniqueKey = None,
+    worker: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only of this worker, as in claimed_by."),
+    ] = None,
+    payload: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="Only with these fields in the payload."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows at most.")] = 50,
     before: Annotated[
-        int | None, typer.Option(metavar="ID", help="Only older ones than this job.")
+        int | None,
+        typer.Option(
+            metavar="ID", min=1, max=MAX_ID, help="Only older ones than this job."
+        ),
     ] = None,
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
     """List jobs, the newest first."""
+    fields = None if payload is None else json_object("--payload", payload)
     rows = ask(
         database_url,
         lambda connection: queue.list_jobs(
@@ -179,6 +174,10 @@ def list_jobs(
             status=status,
             before=before,
             limit=limit,
+            concurrency_key=concurrency_key,
+            unique_key=unique_key,
+            worker=worker,
+            payload=fields,
         ),
     )
     show_jobs(rows, as_json=as_json)
@@ -205,239 +204,3 @@ def peek(
     if not rows and not as_json:
         next_one = f"the next is due at {next_at:%Y-%m-%d %H:%M:%SZ}" if next_at else ""
         note(f"no job of {queue_name} is due; {next_one or 'none is pending'}")
-
-
-def failed(
-    queue_name: Queue = None,
-    kind: Kind = None,
-    fingerprint: Fingerprint = None,
-    limit: Annotated[int, typer.Option(min=1, help="Groups at most.")] = 50,
-    as_json: Json = False,
-    database_url: Url = None,
-) -> None:
-    """Show the dead letters, grouped by what they died of."""
-    rows = ask(
-        database_url,
-        lambda connection: queue.list_failed(
-            connection, queue_name, kind, fingerprint, limit
-        ),
-    )
-    if as_json:
-        show(rows, as_json=True)
-        return
-    for row in rows:
-        row["message"] = (row["message"] or "").split("\n")[0][:80]
-    show(rows, as_json=False)
-    if not rows:
-        note("no such dead letters")
-
-
-def retry(
-    ids: Ids = None,
-    queue_name: Queue = None,
-    kind: Kind = None,
-    fingerprint: Fingerprint = None,
-    limit: Limit = 1000,
-    rate: Annotated[
-        float | None, typer.Option(help="Jobs a second, to spread them; not for IDs.")
-    ] = None,
-    patch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="JSON",
-            help="Merged into each payload; null removes a field. Not for IDs.",
-        ),
-    ] = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
-    database_url: Url = None,
-) -> None:
-    """Run dead letters again: by id (cancelled jobs too), or all that match."""
-    filters = (queue_name, kind, fingerprint)
-    _check(ids, filters, (rate, patch), dry_run=dry_run)
-    if ids:
-
-        async def again(connection: Connection, job_id: int) -> str:
-            await queue.retry_job(connection, job_id)
-            return "retried"
-
-        _each(ids, again, as_json=as_json, database_url=database_url)
-        return
-    merged = None if patch is None else json_object("--patch", patch)
-
-    def redrive(*, dry_run: bool) -> list[Row]:
-        return ask(
-            database_url,
-            lambda connection: queue.retry_failed(
-                connection, *filters, limit, rate, merged, dry_run=dry_run
-            ),
-        )
-
-    if not dry_run:
-        count = len(redrive(dry_run=True)) if _asks(yes) else 0
-        confirm(f"{_said(count)}dead letters are retried.", yes=yes)
-    rows = redrive(dry_run=dry_run)
-    if as_json:
-        show(rows, as_json=True)
-        return
-    if dry_run:
-        show(rows[:20], as_json=False)
-    counts = Counter(row["outcome"] for row in rows)
-    say(_counted(counts))
-    if counts["conflict"]:
-        note("conflict: a live job has its unique key; it stays a dead letter")
-    if len(rows) == limit:
-        note(f"there may be more: these are the {limit} that failed first (--limit)")
-
-
-def cancel(
-    ids: Ids = None,
-    queue_name: Queue = None,
-    kind: Kind = None,
-    concurrency_key: Annotated[str | None, typer.Option()] = None,
-    unique_key: Annotated[str | None, typer.Option()] = None,
-    status: Annotated[Live | None, typer.Option(help="Only in this state.")] = None,
-    limit: Limit = 10_000,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
-    database_url: Url = None,
-) -> None:
-    """Cancel jobs, by id or all that match; running ones are asked to stop."""
-    filters = (queue_name, kind, concurrency_key, unique_key, status)
-    _check(ids, filters, (), dry_run=dry_run)
-    if ids:
-        _each(ids, queue.cancel_job, as_json=as_json, database_url=database_url)
-        return
-
-    def end(*, dry_run: bool) -> dict[str, int]:
-        return ask(
-            database_url,
-            lambda connection: queue.cancel_jobs(
-                connection, *filters, limit, dry_run=dry_run
-            ),
-        )
-
-    if not dry_run:
-        count = sum(end(dry_run=True).values()) if _asks(yes) else 0
-        confirm(f"{_said(count)}jobs are cancelled.", yes=yes)
-    counts = end(dry_run=dry_run)
-    if as_json:
-        print_json(counts)
-        return
-    say(("would be: " if dry_run else "") + _counted(counts))
-    if sum(counts.values()) >= limit:
-        note(f"there may be more: these are the first {limit} (--limit)")
-
-
-def purge(
-    status: Annotated[
-        Ended, typer.Option(help="Jobs that ended like this.")
-    ] = Ended.FAILED,
-    queue_name: Queue = None,
-    kind: Kind = None,
-    fingerprint: Fingerprint = None,
-    before: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Ended before; ISO 8601 with an offset."),
-    ] = None,
-    limit: Limit = 10_000,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
-    database_url: Url = None,
-) -> None:
-    """Delete ended jobs for good, those that match."""
-    filters = (queue_name, kind, fingerprint, before)
-    if all(value is None for value in filters):
-        wrong_usage("say which: --queue, --kind, --fingerprint or --before.")
-    ended_before = instant("--before", before)
-
-    def delete(*, dry_run: bool) -> int:
-        return ask(
-            database_url,
-            lambda connection: queue.purge(
-                connection,
-                status,
-                queue_name,
-                kind,
-                fingerprint,
-                ended_before,
-                limit,
-                dry_run=dry_run,
-            ),
-        )
-
-    if not dry_run:
-        count = delete(dry_run=True) if _asks(yes) else 0
-        confirm(f"{_said(count)}{status} jobs are deleted for good.", yes=yes)
-    count = delete(dry_run=dry_run)
-    if as_json:
-        print_json({"would_delete" if dry_run else "deleted": count})
-        return
-    say(f"{count} would be deleted" if dry_run else f"{count} deleted")
-    if count == limit:
-        note(f"there may be more: these are {limit} (--limit)")
-
-
-def _check(
-    ids: list[int] | None,
-    filters: tuple[object, ...],
-    bulk_options: tuple[object, ...],
-    *,
-    dry_run: bool,
-) -> None:
-    """Refuse ids together with what is for filters, and neither of them."""
-    has_filter = any(value is not None for value in filters)
-    if not ids and not has_filter:
-        wrong_usage("name jobs by their ids, or say which: --queue, --kind, ...")
-    if ids and (
-        has_filter or dry_run or any(value is not None for value in bulk_options)
-    ):
-        wrong_usage("with ids there are no filters, and nothing else to choose.")
-
-
-def _asks(yes: bool) -> bool:
-    """Whether a person is about to be asked, who should know how many."""
-    return not yes and sys.stdin.isatty()
-
-
-def _said(count: int) -> str:
-    return f"{count} " if count else ""
-
-
-def _each(
-    ids: list[int],
-    action: Callable[[Connection, int], Awaitable[str]],
-    *,
-    as_json: bool,
-    database_url: str | None,
-) -> None:
-    """Do it to one job after the other, whatever becomes of the others."""
-
-    async def run(connection: Connection) -> list[Row]:
-        rows: list[Row] = []
-        for job_id in ids:
-            try:
-                rows.append({"id": job_id, "outcome": await action(connection, job_id)})
-            except asyncpg.PostgresError as error:
-                if not str(error.sqlstate).startswith("PW"):
-                    raise
-                rows.append({"id": job_id, "error": describe(error)})
-        return rows
-
-    rows = ask(database_url, run)
-    if as_json:
-        print_json(rows)
-    for row in rows:
-        if "error" in row:
-            note(f"pgwake: {row['error']}")
-        elif not as_json:
-            say(f"{row['id']} {row['outcome']}")
-    if any("error" in row for row in rows):
-        raise typer.Exit(1)
-
-
-def _counted(counts: dict[str, int]) -> str:
-    return ", ".join(f"{n} {what}" for what, n in counts.items() if n) or "none"

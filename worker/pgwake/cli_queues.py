@@ -13,11 +13,12 @@ from rich.table import Table
 from pgwake import queue
 from pgwake.connection import Connection
 from pgwake.errors import EXIT_BUSY
-from pgwake.queue import progress
+from pgwake.queue import overview, progress
 from pgwake.terminal import (
     Json,
     Row,
     Url,
+    Wide,
     ask,
     cell,
     console,
@@ -75,6 +76,40 @@ def stats(
             return
     else:
         console().print(ask(database_url, look_at_all))
+
+
+def queues(as_json: Json = False, database_url: Url = None) -> None:
+    """Show the queues: their pauses, limits and other policy, and what is in them."""
+    rows = ask(database_url, overview.list_queues)
+    if as_json:
+        print_json(rows)
+        return
+    show(
+        (
+            {
+                "queue": row["name"],
+                "paused": _pause(row["paused_until"]),
+                "max running": row["max_running"],
+                "rate": row["rate_limit"],
+                "burst": row["rate_burst"],
+                "key limit": row["key_limit"],
+                "policy": row["policy"] or None,
+                "pending": row["pending_count"],
+                "scheduled": row["scheduled_count"],
+                "waiting": row["waiting_count"],
+                "running": row["running_count"],
+                "failed": row["failed_count"],
+            }
+            for row in rows
+        ),
+        as_json=False,
+    )
+    if not rows:
+        note("no queue has jobs or policy")
+
+
+def _pause(until: str | None) -> str | None:
+    return "until resumed" if until == "infinity" else until
 
 
 def pause(
@@ -302,13 +337,13 @@ def _unhandled(kinds: list[str]) -> str:
     )
 
 
-def _stats_table(rows: list[dict[str, Any]]) -> Table:
+def _stats_table(rows: list[dict[str, Any]]) -> Wide:
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("queue")
+    table.add_column("queue", overflow="fold")
     for name in ("pending", "scheduled", "waiting", "running", "failed", "completed"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for name in ("oldest", "queued ms", "run ms"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for row in rows:
         age: timedelta | None = row["oldest_pending_age"]
         table.add_row(
@@ -322,7 +357,7 @@ def _stats_table(rows: list[dict[str, Any]]) -> Table:
             _milliseconds(row["avg_queue_time_ms"]),
             _milliseconds(row["avg_execution_time_ms"]),
         )
-    return table
+    return Wide(table)
 
 
 def _progress_table(jobs: list[Row]) -> list[RenderableType]:

@@ -160,7 +160,7 @@ class Session:
     ) -> None:
         self.role = role
         self.up_since: float | None = None
-        self._dsn = dsn
+        self.dsn = dsn
         self._name = name
         self._timeout = timeout
         self._connection: Connection | None = None
@@ -206,7 +206,7 @@ class Session:
         if self._connection is not None and self._connection.is_closed():
             self._connection = None
         if self._connection is None:
-            self._connection = await connect(self._dsn, self._name, self._timeout)
+            self._connection = await connect(self.dsn, self._name, self._timeout)
             self.up_since = monotonic()
         return self._connection
 

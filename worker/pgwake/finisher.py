@@ -13,12 +13,16 @@ from pgwake import queue
 from pgwake.connection import Connection, Session, describe
 from pgwake.job import Job
 from pgwake.joblog import JobLog
+from pgwake.jsontext import storable
 from pgwake.metrics import Metrics
 from pgwake.pause import pause
 from pgwake.problem import describe as describe_problem
 from pgwake.progress import Reports
 
 log = structlog.get_logger()
+
+# By class or code of SQLSTATE: a datum, a check.
+_UNSTORABLE = ("22", "23514")
 
 MAX_BATCH = 500
 FLUSH_SECONDS = 0.005  # how long an end may wait for company while others are written
@@ -38,6 +42,7 @@ class Release(NamedTuple):
 
     reason: str
     delay: timedelta | None = None
+    error: str | None = None  # to be kept in the job's errors
 
 
 Statement: TypeAlias = Callable[[Connection, Sequence[End]], Awaitable[list[str]]]
@@ -104,9 +109,10 @@ class Finisher:
         reason: str,
         seconds: float = 0.0,
         delay: timedelta | None = None,
+        error: str | None = None,
     ) -> None:
         """Give a job back unburnt; delay: until it is due, where the reason has one."""
-        self._put(End(job, seconds, Release(reason, delay)))
+        self._put(End(job, seconds, Release(reason, delay, error)))
 
     def drop(self, job: Job, seconds: float) -> None:
         """Forget a job whose lease is lost: nothing of it may be written."""
@@ -225,20 +231,24 @@ class Finisher:
             self._ended(end, outcome)
 
     def _refused(self, end: End, error: asyncpg.PostgresError) -> None:
-        """Answer a statement that the database refuses for this job alone."""
-        if isinstance(end.what, queue.Failure | Release):
+        """Answer a statement that the database refuses for this job alone.
+
+        A result that can't be stored, or a hook of the user's: of jobs_finished for the
+        first, of jobs_failed for the second case, where no attempt is left.
+        """
+        job, seconds, what = end
+        told = describe(error)
+        log.error("end refused", job=job.id, kind=job.kind, error=told)
+        if isinstance(what, Release):
             # Its lease runs out and it is swept: late, but not lost.
-            self._holdings.discard(end.job)
-            log.error(
-                "end refused", job=end.job.id, kind=end.job.kind, error=describe(error)
-            )
+            self._holdings.discard(job)
+        elif isinstance(what, queue.Failure):
+            self.release(job, "refused", seconds, error=storable(told))
+        elif what is not None and (error.sqlstate or "").startswith(_UNSTORABLE):
+            result = f"the result can't be stored: {told}"
+            self.fail(job, seconds, result, reason="invalid")
         else:
-            self.fail(
-                end.job,
-                end.seconds,
-                f"the result can't be stored: {describe(error)}",
-                reason="invalid",
-            )
+            self.fail(job, seconds, f"its end is refused: {told}", reason="refused")
 
     def _ended(self, end: End, outcome: str) -> None:
         job, seconds, what = end
@@ -276,4 +286,5 @@ async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
         [end.job.lease_id for end in ends],
         ends[0].what.reason,  # type: ignore[union-attr]
         [end.what.delay for end in ends],  # type: ignore[union-attr]
+        [end.what.error for end in ends],  # type: ignore[union-attr]
     )

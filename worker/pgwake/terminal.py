@@ -2,20 +2,28 @@
 
 import asyncio
 import json
+import re
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import asyncpg
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.highlighter import JSONHighlighter
+from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from pgwake.connection import Connection, connect
 from pgwake.errors import EXIT_USAGE, InvalidValueError
 from pgwake.jsontext import dumps
 from pgwake.settings import Settings
+
+_ARGUMENT = re.compile(r"invalid input for query argument \$\d+: (.*) \((.*)\)")
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -29,7 +37,13 @@ Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
 ]
+MAX_ID = 2**63 - 1
+JobId = Annotated[int, typer.Argument(metavar="ID", min=1, max=MAX_ID)]
 Queue = Annotated[str | None, typer.Option("--queue", help="Only of this queue.")]
+ConcurrencyKey = Annotated[
+    str | None, typer.Option(help="Only with this concurrency key.")
+]
+UniqueKey = Annotated[str | None, typer.Option(help="Only with this unique key.")]
 Kind = Annotated[str | None, typer.Option("--kind", help="Only of this kind.")]
 
 
@@ -78,7 +92,39 @@ def short(value: Any) -> str | None:
 
 def print_json(value: Any) -> None:
     """Print a value as one line of JSON."""
-    typer.echo(dumps(value))
+    typer.echo(_escaped(dumps(value)))
+
+
+def print_json_text(text: str, *, for_people: bool) -> None:
+    """Print a JSON text as it is, or in lines and colours."""
+    if not for_people:
+        typer.echo(_escaped(text))
+        return
+    text = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    colours = JSONHighlighter()
+    Console(soft_wrap=True).print(colours(_escaped(text)))
+
+
+def _escaped(text: str) -> str:
+    """Return JSON text in which nothing drives a terminal: only strings could."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text
+    )
+
+
+def json_object(what: str, text: str) -> str:
+    """Read a JSON object; the same as JSON text that PostgreSQL takes.
+
+    Raises:
+        InvalidValueError: It is none.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidValueError(f"{what} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidValueError(f'{what} must be a JSON object, such as {{"to": 1}}')
+    return dumps(value)
 
 
 def say(text: str) -> None:
@@ -91,7 +137,31 @@ def note(text: str) -> None:
     typer.echo("\n".join(map(printable, text.split("\n"))), err=True)
 
 
-def table(rows: Sequence[Row]) -> Table:
+class Wide:
+    """A table; on a terminal far too narrow for it, a line for each value."""
+
+    def __init__(self, whole: Table) -> None:
+        self._whole = whole
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
+        """Choose, as Rich draws it."""
+        width = options.max_width
+        unbound = options.update(max_width=10_000)
+        if Measurement.get(console, unbound, self._whole).maximum <= 1.5 * width:
+            yield self._whole
+            return
+        columns = [(str(c.header), list(c.cells)) for c in self._whole.columns]
+        for place in range(self._whole.row_count):
+            for name, cells in columns:
+                yield Text(f"{name}: ", "bold", overflow="fold") + Text.from_markup(
+                    str(cells[place])
+                )
+            yield ""
+
+
+def table(rows: Sequence[Row]) -> Wide:
     """Return a table with a column for each that has a value in some row."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     names = [n for n in rows[0] if any(row[n] is not None for row in rows)]
@@ -104,7 +174,7 @@ def table(rows: Sequence[Row]) -> Table:
         )
     for row in rows:
         shown.add_row(*(literal(cell(row[name])) for name in names))
-    return shown
+    return Wide(shown)
 
 
 def _is_number(value: Any) -> bool:
@@ -179,21 +249,6 @@ def duration(option: str, seconds: float | None) -> timedelta | None:
         raise InvalidValueError(f"{option} {seconds}: use seconds, 0 to 3e9") from None
 
 
-def json_object(what: str, text: str) -> str:
-    """Read a JSON object; the same as JSON text that PostgreSQL takes.
-
-    Raises:
-        InvalidValueError: It is none.
-    """
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise InvalidValueError(f"{what} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InvalidValueError(f'{what} must be a JSON object, such as {{"to": 1}}')
-    return dumps(value)
-
-
 def confirm(text: str, *, yes: bool) -> None:
     """Have a person say yes to what can't be taken back; end the command if not.
 
@@ -207,6 +262,28 @@ def confirm(text: str, *, yes: bool) -> None:
         raise typer.Exit(1)
 
 
+def has_bar(*, quiet: bool) -> bool:
+    """Whether somebody can see a bar: at a terminal, and not with --json."""
+    return not quiet and sys.stdout.isatty() and sys.stderr.isatty()
+
+
+@contextmanager
+def bar(what: str, total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Show how far a command is, on standard error, while it lasts.
+
+    Yields:
+        What to call with how many more are done.
+    """
+    if not has_bar(quiet=quiet):
+        yield lambda _: None
+        return
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda count: progress.advance(task, count)
+
+
 def wrong_usage(text: str) -> NoReturn:
     """End the command: it can't be meant like that."""
     fail(text, EXIT_USAGE)
@@ -215,8 +292,24 @@ def wrong_usage(text: str) -> NoReturn:
 def describe(error: asyncpg.PostgresError) -> str:
     """Return what the database refused, with its code, and what it advises to do."""
     hint = f"\n{error.hint}" if getattr(error, "hint", None) else ""
+    rule = _rule(error)
+    if rule is not None:
+        return f"that goes against the rule that {rule} ({error.sqlstate}){hint}"
     # No message of the server's: the driver has refused an argument.
-    return f"{error.message or error} ({error.sqlstate}){hint}"
+    told = str(error.message or _ARGUMENT.sub(r"\1: \2", str(error)))
+    return f"{told} ({error.sqlstate}){hint}"
+
+
+def _rule(error: asyncpg.PostgresError) -> str | None:
+    """Return what a check of pgwake's says: its constraint is named by a sentence."""
+    name: str | None = getattr(error, "constraint_name", None)
+    if not isinstance(error, asyncpg.CheckViolationError) or not name:
+        return None
+    if error.schema_name != "pgwake":
+        return None
+    for prefix in (error.table_name, "jobs"):
+        name = name.removeprefix(f"{prefix}_")
+    return name.replace("_", " ")
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -21,12 +21,13 @@ select b.jobs, extract(epoch from b.next_run_at - b.claimed_at)::float8, b.claim
   b.cursor, b.is_limited
 from pgwake.claim_batch($1, $2, $3, $4, $5, $6) as b
 """
-_COMPLETE_JOBS = "select pgwake.complete_jobs($1, $2, $3)"
+# JSON as text: a caller's own connection may have a codec for it.
+_COMPLETE_JOBS = "select pgwake.complete_jobs($1, $2, $3::text[]::jsonb[])"
 _FAIL_JOBS = """
 select pgwake.fail_jobs($1, $2, errors => $3, tracebacks => $4, reasons => $5,
                         retryables => $6, retry_ins => $7)
 """
-_RELEASE_JOBS = "select pgwake.release_jobs($1, $2, $3, $4)"
+_RELEASE_JOBS = "select pgwake.release_jobs($1, $2, $3, $4, $5)"
 _EXTEND_LEASES = "select pgwake.extend_leases($1, $2, $3)"
 _RELEASE_WORKER_JOBS = "select * from pgwake.release_worker_jobs($1)"
 _NEXT_SUSPECT_AT = """
@@ -73,6 +74,10 @@ select j.id, j.queue, j.kind, j.status, j.priority, j.run_at, j.attempt, j.crash
 from pgwake.jobs as j
 where ($1::text is null or j.queue = $1) and ($2::text is null or j.kind = $2)
   and ($3::text is null or j.status = $3) and ($4::bigint is null or j.id < $4)
+  and ($6::text is null or j.concurrency_key = $6)
+  and ($7::text is null or j.unique_key = $7)
+  and ($8::text is null or j.claimed_by = $8)
+  and ($9::text is null or j.payload @> $9::text::jsonb)
 order by j.id desc
 limit $5
 """
@@ -117,7 +122,7 @@ on conflict (queue, key) do update set max_running = excluded.max_running
 _DROP_KEY_LIMIT = """
 delete from pgwake.concurrency_limits as l where l.queue = $1 and l.key = $2
 """
-_DECLARE_KINDS = "select pgwake.declare_kinds($1, $2, $3)"
+_DECLARE_KINDS = "select pgwake.declare_kinds($1::text::jsonb, $2, $3)"
 _SCHEMA_VERSION = "select v.version from pgwake.schema_version as v"
 _SESSION_COUNT = """
 select count(*) from pg_stat_activity as a
@@ -218,10 +223,11 @@ async def release_jobs(
     lease_ids: Sequence[UUID],
     reason: str,
     delays: Sequence[timedelta | None] | None = None,
+    errors: Sequence[str | None] | None = None,
 ) -> list[str]:
     """Give jobs back unburnt; an outcome each."""
     outcomes: list[str] = await connection.fetchval(
-        _RELEASE_JOBS, job_ids, lease_ids, reason, delays
+        _RELEASE_JOBS, job_ids, lease_ids, reason, delays, errors
     )
     return outcomes
 
@@ -410,9 +416,24 @@ async def list_jobs(
     status: str | None,
     before: int | None,
     limit: int,
+    concurrency_key: str | None = None,
+    unique_key: str | None = None,
+    worker: str | None = None,
+    payload: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return jobs, the newest first, before an id."""
-    rows = await connection.fetch(_LIST_JOBS, queue, kind, status, before, limit)
+    """Return jobs, the newest first, before an id; payload: JSON text it contains."""
+    rows = await connection.fetch(
+        _LIST_JOBS,
+        queue,
+        kind,
+        status,
+        before,
+        limit,
+        concurrency_key,
+        unique_key,
+        worker,
+        payload,
+    )
     return [{**row, "progress": parsed(row["progress"])} for row in rows]
 
 
@@ -448,7 +469,7 @@ async def list_failed(
     queue: str | None,
     kind: str | None,
     fingerprint: str | None,
-    limit: int,
+    limit: int | None,
 ) -> list[dict[str, Any]]:
     """Return the dead letters, a dict a group."""
     rows = await connection.fetch(_LIST_FAILED, queue, kind, fingerprint, limit)

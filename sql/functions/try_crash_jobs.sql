@@ -1,0 +1,32 @@
+-- Treats running jobs as crashed, see crash_jobs, however it goes with single ones.
+-- Internal: the caller holds the rows' locks.
+--
+-- A job that can't be moved, since a user's hook raises, is left as it is, with a
+-- warning, and does not stop the others. Returns those that were moved.
+create or replace function pgwake.try_crash_jobs(job_ids bigint[], message text)
+returns bigint[]
+language plpgsql volatile
+set search_path = ''
+as $$
+declare
+  v_id bigint;
+  v_moved bigint[] := '{}';
+begin
+  perform pgwake.crash_jobs(try_crash_jobs.job_ids, try_crash_jobs.message);
+  return try_crash_jobs.job_ids;
+exception when others then
+  foreach v_id in array try_crash_jobs.job_ids loop
+    begin
+      perform pgwake.crash_jobs(array[v_id], try_crash_jobs.message);
+      v_moved := v_moved || v_id;
+    exception when others then
+      raise warning 'job % can not be given back: %', v_id, sqlerrm;
+    end;
+  end loop;
+  return v_moved;
+end
+$$;
+
+comment on function pgwake.try_crash_jobs is
+  'Internal: treats jobs as crashed, those that a hook refuses left out.';
+revoke all on function pgwake.try_crash_jobs from public;

@@ -1,0 +1,122 @@
+"""A pytest plugin for the tests of those who use pgwake.
+
+In the conftest.py at the root of the tests:
+
+    pytest_plugins = ["pgwake.testing"]
+
+It runs PostgreSQL where it is given none, and each test has a database of its own.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from pgwake.errors import PgwakeError
+from pgwake.registry import Registry
+from pgwake.registry import registry as default_registry
+from pgwake.testing import databases
+from pgwake.testing.jobs import Core, Enqueued, Jobs, SyncJobs, core_of
+from pgwake.testing.rehearsal import Run
+
+__all__ = ["Enqueued", "Jobs", "Run", "SyncJobs"]
+
+_VARIABLE = "PGWAKE_TEST_DATABASE_URL"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that names a server."""
+    parser.getgroup("pgwake").addoption(
+        "--pgwake-database",
+        metavar="URL",
+        help="a database of a server to test on, by a role that may create databases;"
+        f" default ${_VARIABLE}, else a server is started",
+    )
+
+
+@pytest.fixture(scope="session")
+def pgwake_server(pytestconfig: pytest.Config) -> Iterator[str]:
+    """The URL of a database of the server to test on, started where none is given."""
+    url: str | None = pytestconfig.getoption("--pgwake-database")
+    url = url or os.environ.get(_VARIABLE)
+    if url:
+        yield url
+        return
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(databases.embedded_server())
+        except PgwakeError as error:
+            pytest.fail(
+                f"{error}\nOr name a server: --pgwake-database, or ${_VARIABLE}.",
+                pytrace=False,
+            )
+        yield url
+
+
+@pytest.fixture(scope="session")
+def pgwake_template(pgwake_server: str) -> Iterator[str]:
+    """The URL of the database, with pgwake in it, that each test's is cloned from."""
+    with databases.template_database(pgwake_server) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def pgwake_schema(pgwake_template: str) -> None:
+    """Override it to load your own schema into pgwake_template; close what it opens."""
+
+
+@pytest.fixture
+def pgwake_database(
+    pgwake_server: str, pgwake_template: str, pgwake_schema: None
+) -> Iterator[str]:
+    """The URL of the test's own database, dropped when the test ends."""
+    del pgwake_schema
+    with databases.cloned_database(pgwake_server, pgwake_template) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def pgwake_registry() -> Registry:
+    """Override it where the handlers are in a registry other than pgwake's own."""
+    return default_registry
+
+
+@pytest.fixture
+def pgwake_jobs(
+    request: pytest.FixtureRequest, pgwake_registry: Registry
+) -> Iterator[Jobs]:
+    """The jobs of the test's database, for a test that is a coroutine; see Jobs."""
+    jobs = Jobs(_core(request, pgwake_registry))
+    yield jobs
+    if forgotten := jobs.forgotten():
+        pytest.fail(
+            f"without await nothing is done: await pgwake_jobs.{forgotten[0]}(...)",
+            pytrace=False,
+        )
+
+
+@pytest.fixture
+def pgwake_sync_jobs(
+    request: pytest.FixtureRequest, pgwake_registry: Registry
+) -> SyncJobs:
+    """The jobs of the test's database, for a plain test; see SyncJobs."""
+    return SyncJobs(_core(request, pgwake_registry))
+
+
+def _core(request: pytest.FixtureRequest, registry: Registry) -> Core:
+    """Work on the test's database, which is made only if there is use for it.
+
+    Who works on a connection of a database that is not ours starts no server.
+    """
+    if "pgwake_database" in request.fixturenames:
+        core = core_of(request.getfixturevalue("pgwake_database"), registry)
+        databases.run_in_thread(core.declare())
+        return core
+
+    core = Core(lambda: opened().open_session(), registry)
+
+    def opened() -> Core:
+        return core_of(request.getfixturevalue("pgwake_database"), registry)
+
+    return core

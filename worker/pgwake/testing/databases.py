@@ -1,0 +1,115 @@
+"""Databases for tests: one template with the schema, one clone a test."""
+
+import asyncio
+import os
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from pgwake.connection import Connection, connect
+from pgwake.embedded import EmbeddedServer
+from pgwake.errors import ConfigurationError
+from pgwake.install import install
+from pgwake.queue import testing
+
+T = TypeVar("T")
+
+_PREFIX = "pgwake_test_"
+_TIMEOUT = 60.0
+_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+@contextmanager
+def embedded_server() -> Iterator[str]:
+    """Start a server of the tests' own; the URL of its superuser.
+
+    Raises:
+        ConfigurationError: No server's programs were found.
+        EmbeddedServerError: It did not start.
+    """
+    directory = directory_in_memory()
+    settings = {**_FAST, "max_connections": "200"}
+    with EmbeddedServer(directory, settings=settings) as server:
+        yield server.url
+    if directory is not None:
+        shutil.rmtree(directory)
+
+
+def directory_in_memory() -> Path | None:
+    """Where a database is cloned in a thirtieth of the time that a disk takes."""
+    memory = Path("/dev/shm")  # noqa: S108, the directory in it has a random name
+    if not os.access(memory, os.W_OK) or shutil.disk_usage(memory).free < 2 << 30:
+        return None
+    return memory / f"pgwake-{secrets.token_hex(4)}"
+
+
+@contextmanager
+def template_database(server: str) -> Iterator[str]:
+    """Make a database with pgwake's schema, to be cloned; its URL."""
+    with _database(server, None) as url:
+        run_in_thread(install(url))
+        yield url
+
+
+@contextmanager
+def cloned_database(server: str, template: str) -> Iterator[str]:
+    """Clone a template; the clone's URL.
+
+    Raises:
+        ConfigurationError: Somebody is still connected to the template.
+    """
+    with _database(server, urlsplit(template).path[1:]) as url:
+        yield url
+
+
+@contextmanager
+def _database(server: str, template: str | None) -> Iterator[str]:
+    name = f"{_PREFIX}{secrets.token_hex(6)}"
+    try:
+        _ask(server, lambda c: testing.create_database(c, name, template))
+    except asyncpg.ObjectInUseError:
+        raise ConfigurationError(
+            "the template can't be cloned while somebody is connected to it: close what"
+            " the fixture pgwake_schema has opened"
+        ) from None
+    try:
+        yield urlsplit(server)._replace(path=f"/{name}").geturl()
+    finally:
+        _ask(server, lambda c: testing.drop_database(c, name))
+
+
+def _ask(
+    server: str, question: Callable[[Connection], Coroutine[Any, Any, None]]
+) -> None:
+    async def asking() -> None:
+        connection = await connect(server, "pgwake.testing", _TIMEOUT)
+        try:
+            await question(connection)
+        finally:
+            await connection.close(timeout=5)
+
+    run_in_thread(asking())
+
+
+def run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, whether or not a loop runs in this thread."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(asyncio.run(coroutine))
+        except BaseException as error:  # noqa: BLE001, raised again below
+            done.set_exception(error)
+
+    thread = threading.Thread(target=run, name="pgwake-testing")
+    thread.start()
+    thread.join()
+    return done.result()

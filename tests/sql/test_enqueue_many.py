@@ -1,12 +1,14 @@
 """Many jobs by one statement."""
 
+import asyncio
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from sql.helpers import call, claim, insert, job, refused, set_queue
-from support import Connection
+from support import Connect, Connection
 
 
 async def enqueue_many(connection: Connection, *jobs: Any) -> list[int]:
@@ -174,3 +176,20 @@ async def test_many_jobs_are_one_statement_to_who_counts_and_wakes(
     assert [tuple(row) for row in tallies] == [(500, 500)]
     assert (await job(connection, ids[0]))["priority"] == 7
     assert [one["id"] for one in await claim(connection, 2)] == ids[:2]
+
+
+async def test_calls_with_the_same_keys_in_other_orders_do_not_deadlock(
+    connect: Connect,
+) -> None:
+    sessions = [await connect() for _ in range(4)]
+    jobs = [{"kind": "k", "unique_key": str(n)} for n in range(300)]
+
+    async def add(session: Connection) -> list[int]:
+        mine = random.sample(jobs, len(jobs))
+        ids = await enqueue_many(session, *mine)
+        return [job_id for _, job_id in sorted(zip(map(str, mine), ids, strict=True))]
+
+    for _ in range(5):
+        first, *others = await asyncio.gather(*map(add, sessions))
+        assert others == [first] * 3
+        await sessions[0].execute("truncate pgwake.jobs_live")

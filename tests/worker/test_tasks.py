@@ -300,3 +300,16 @@ def test_a_payload_of_a_task_is_json() -> None:
         "lines": [],
         "at": "2027-01-31T08:00:00Z",
     }
+
+
+async def test_threads_ask_by_the_loop_and_the_loop_is_never_blocked(
+    connection: Connection,
+) -> None:
+    for_threads = Queue(connection).for_threads()
+    ids = await asyncio.to_thread(for_threads.enqueue_many, [mail.new("a")])
+    assert await asyncio.to_thread(for_threads.copy, [mail.new("b")]) == 1
+    with pytest.raises(ConfigurationError, match="would block the event loop: await"):
+        mail.using(for_threads).enqueue("c")
+
+    rows = await connection.fetch("select id, payload->>'to' from pgwake.jobs")
+    assert sorted(map(tuple, rows)) == [(ids[0], "a"), (ids[0] + 1, "b")]

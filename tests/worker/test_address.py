@@ -148,13 +148,12 @@ async def test_of_several_addresses_those_that_are_refused_are_left_out(
         ]
 
     with Receiver().serve("127.0.0.1") as refused, Receiver().serve("127.0.0.2") as ok:
-        ok_port, refused.port = ok.port, refused.port
         monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
         # The first that is allowed does not answer, the second does.
         rule = Rule.parse(["127.0.0.2", "127.0.0.3"])
         async with HttpClient(Settings.load(), rule) as client:
-            await client.post(f"http://many.example:{ok_port}/", "1", b"{}")
-    assert [post.headers["host"] for post in ok.posted] == [f"many.example:{ok_port}"]
+            await client.post(f"http://many.example:{ok.port}/", "1", b"{}")
+    assert [post.headers["host"] for post in ok.posted] == [f"many.example:{ok.port}"]
     assert refused.posted == []
 
 

@@ -301,6 +301,34 @@ async def test_the_command_of_a_worker_that_is_killed_is_killed_too(
     await gone(child)
 
 
+def wardens(pid: int) -> list[int]:
+    """The warden of a worker: a child that runs warden.py."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if "warden.py" in Path(f"/proc/{child}/cmdline").read_text()
+    ]
+
+
+async def test_a_warden_that_is_killed_is_replaced_and_knows_what_runs(
+    start_worker: StartProcess, connection: Connection, tmp_path: Path
+) -> None:
+    process = await worker(start_worker, DEAF.format(tmp_path), "true", grace=0)
+    await insert(connection, "a", max_attempts=1)
+    child = await pid_in(tmp_path / "pid")
+    (first,) = wardens(process.children[0])
+    os.kill(first, signal.SIGKILL)
+    await gone(first)
+    await ended(connection, await insert(connection, "b"))
+    (second,) = wardens(process.children[0])
+    assert second != first
+
+    os.kill(process.children[0], signal.SIGKILL)
+    await gone(child)
+    await gone(second)
+
+
 def entries(folder: str) -> int:
     return len(list(Path(folder).iterdir()))
 
@@ -318,5 +346,5 @@ async def test_no_zombie_is_left_and_no_file_open(
         await ended(connection, job_id)
 
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text()  # noqa: ASYNC240
-    assert len(children.split()) == 1  # the warden
+    assert children.split() == [str(warden) for warden in wardens(pid)]
     assert entries(f"/proc/{pid}/fd") == files

@@ -40,20 +40,17 @@ class Dialer(httpcore.AsyncNetworkBackend):
             httpcore.ConnectTimeout: One did not answer within the time-out.
         """
         allowed = [a for a in await _resolve(host, port) if self._rule.allows(host, a)]
-        if not allowed:
-            raise AddressRefusedError(
-                f"{host} has no public address: allow it by PGWAKE_HTTP_ALLOW_PRIVATE, "
-                "if it is to be connected to"
-            )
-        for address in allowed[:-1]:
+        for address in allowed:
             try:
                 return await self._backend.connect_tcp(
                     str(address), port, timeout, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                continue
-        return await self._backend.connect_tcp(
-            str(allowed[-1]), port, timeout, local_address, socket_options
+                if address is allowed[-1]:
+                    raise
+        raise AddressRefusedError(
+            f"{host} has no public address: allow it by PGWAKE_HTTP_ALLOW_PRIVATE, if "
+            "it is to be connected to"
         )
 
     async def sleep(self, seconds: float) -> None:

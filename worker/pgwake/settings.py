@@ -171,7 +171,7 @@ class Settings(BaseSettings):
                 return json.loads(value)
             value = [line.strip() for line in value.splitlines() if line.strip()]
         if isinstance(value, list | tuple):
-            return dict(map(parse_pair, _once(value)))
+            return dict(map(_parse_pair, _once(value)))
         return value
 
     @field_validator("exec_handlers")
@@ -299,12 +299,8 @@ def parse_queue(word: str) -> tuple[str, int]:
     return name, int(digits)
 
 
-def parse_pair(word: str) -> tuple[str, str]:
-    """Split "KIND=WHAT" at the first "=".
-
-    Raises:
-        ValueError: A part is missing; the message does not show the second.
-    """
+def _parse_pair(word: str) -> tuple[str, str]:
+    """Split "KIND=WHAT" at the first "="; what may be secret is not shown."""
     kind, equals, what = word.partition("=")
     if not (kind.strip() and equals and what.strip()):
         raise ValueError(f"{kind!r}: say KIND=WHAT, or pass a JSON object")
@@ -312,7 +308,7 @@ def parse_pair(word: str) -> tuple[str, str]:
 
 
 def _once(pairs: Sequence[str]) -> Sequence[str]:
-    kinds = [kind for kind, _ in map(parse_pair, pairs)]
+    kinds = [kind for kind, _ in map(_parse_pair, pairs)]
     if len(set(kinds)) < len(kinds):
         raise ValueError("a kind is named twice")
     return pairs

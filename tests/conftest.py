@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import os
-import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from pgwake.binaries import checked_binaries, server_version, wheel_binaries
 from pgwake.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError
+from pgwake.testing.databases import directory_in_memory
 from support import (
     OWNER,
     Connect,
@@ -73,19 +73,11 @@ def binaries(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def server(binaries: Path) -> Iterator[EmbeddedServer]:
     """The server that all tests share."""
-    directory = _directory_in_memory()
+    directory = directory_in_memory()
     with EmbeddedServer(directory, binaries=binaries, settings=SETTINGS) as server:
         yield server
     if directory is not None:
         shutil.rmtree(directory)
-
-
-def _directory_in_memory() -> Path | None:
-    """Where a database is cloned in a thirtieth of the time that a disk takes."""
-    memory = Path("/dev/shm")  # noqa: S108, the directory in it has a random name
-    if not os.access(memory, os.W_OK) or shutil.disk_usage(memory).free < 2 << 30:
-        return None
-    return memory / f"pgwake-{secrets.token_hex(4)}"
 
 
 @pytest.fixture(scope="session")

@@ -128,7 +128,7 @@ async def test_a_unique_key_answers_with_the_live_job(
         (["{}", "--delay", "1e18"], "--delay"),
         (["{}", "--delay", "-1"], "delay"),
         (["{}", "--delay", "1", "--run-at", "2127-01-31T08:00Z"], "both given"),
-        (["{}", "--queue", ""], "jobs_queue_is_1_to_128_bytes"),
+        (["{}", "--queue", ""], "queue is 1 to 128 bytes"),
         (["{}", "--on-conflict", "ask"], "on_conflict"),
     ],
 )

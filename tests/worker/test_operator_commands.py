@@ -328,12 +328,12 @@ async def test_a_key_has_a_limit_of_its_own(
     ("arguments", "code", "said"),
     [
         (["--max-running", "many"], 2, "--max-running many: use a number, or none"),
-        (["--max-running", "0"], 1, "queues_max_running_is_1_to_100000"),
-        (["--rate", "nan"], 1, "queues_rate_limit"),
-        (["--burst", "5"], 1, "queues_rate_burst_needs_rate_limit"),
+        (["--max-running", "0"], 1, "max running is 1 to 100000"),
+        (["--rate", "nan"], 1, "rate limit is up to 1000000 a second"),
+        (["--burst", "5"], 1, "rate burst needs rate limit"),
         (["--key", "k"], 2, "--key needs --key-limit"),
         (["--key", "k", "--rate", "1"], 2, "--key needs --key-limit"),
-        (["--key", "", "--key-limit", "1"], 1, "concurrency_limits_key_is_1_to_512"),
+        (["--key", "", "--key-limit", "1"], 1, "key is 1 to 512 bytes"),
         (["--max-running", "99999999999"], 1, "int32 range"),
     ],
 )

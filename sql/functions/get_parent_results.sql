@@ -1,8 +1,7 @@
 -- What the parents of a job came to, in the order of its depends_on: their status, and
 -- their result if they have one.
 --
--- One that has been purged is not returned. Raises PW001 no such job. Rides the primary
--- keys of the leaves.
+-- One that has been purged is not returned. Rides the primary keys of the leaves.
 create or replace function pgwake.get_parent_results(job_id bigint)
 returns table (parent_id bigint, kind text, status text, result jsonb)
 language plpgsql stable

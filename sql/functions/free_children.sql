@@ -22,14 +22,16 @@ begin
   ),
   looks as (
     insert into pgwake.looks (queue, at, child_id, parent_id, has_failed)
-    select j.queue, pgwake.now(), j.id, g.parent_id, free_children.have_failed
+    select c.queue, pgwake.now(), c.id, c.parent_id, free_children.have_failed
     from (
-      -- Who completed does not matter, who failed does: a child may have other parents by now.
-      select g.child_id, min(g.parent_id) as parent_id
+      -- Who completed does not matter, who failed does: a child may have other parents by now. No join, since callers
+      -- have set what joins there are.
+      select g.child_id as id, min(g.parent_id) as parent_id,
+        (select j.queue from pgwake.jobs_live as j where j.id = g.child_id) as queue
       from gone as g
       group by g.child_id, case when free_children.have_failed then g.parent_id end
-    ) as g
-    join pgwake.jobs_live as j on j.id = g.child_id
+    ) as c
+    where c.queue is not null
     returning queue
   )
   select array_agg(distinct l.queue) into v_queues from looks as l;

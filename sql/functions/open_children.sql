@@ -3,7 +3,8 @@
 -- look_at_children. A child with a concurrency key goes on waiting, for the key.
 --
 -- A parent that failed, was cancelled or is gone cancels its child, unless the child's
--- on_parent_failure is run. The child's own children are cancelled so too, by looks.
+-- on_parent_failure is run. The child's own children are cancelled so too, by looks. One
+-- that can't be moved (a user's trigger raises) is left for a minute, with a warning.
 --
 -- No child waits for ever, and none is let in too early:
 --   Who adds a child, or brings it back, writes a look without a parent in the same
@@ -212,8 +213,14 @@ begin
         group by f.child
         order by f.child
       loop
-        perform pgwake.end_job(
-          v_child.id, 'cancelled', 'parent_failed', format('parent %s did not complete', v_child.parent));
+        begin
+          perform pgwake.end_job(
+            v_child.id, 'cancelled', 'parent_failed', format('parent %s did not complete', v_child.parent));
+        exception when others then
+          raise warning 'job % can not be cancelled: %', v_child.id, sqlerrm;
+          insert into pgwake.looks (queue, at, child_id, parent_id, has_failed)
+          values (open_children.queue, v_now + interval '1 minute', v_child.id, v_child.parent, true);
+        end;
       end loop;
     end if;
 

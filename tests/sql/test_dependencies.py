@@ -229,6 +229,30 @@ async def test_the_first_parent_that_fails_cancels_a_child_at_once(
     assert await left(connection) == 0
 
 
+async def test_a_hook_that_raises_keeps_its_child_and_stands_in_nobodys_way(
+    connection: Connection,
+) -> None:
+    parent = await job_in(connection, "failed")
+    bad = await child(connection, parent, kind="bad")
+    good = await child(connection, parent)
+    plain = await insert(connection)
+    await connection.execute("""
+        create function public.refuse() returns trigger language plpgsql
+        as $$ begin raise 'not this one'; end $$;
+        create trigger refuse before insert on pgwake.jobs_finished for each row
+        when (new.kind = 'bad') execute function public.refuse();
+    """)
+    assert await ids(connection) == [plain]
+    assert await status(connection, bad) == "waiting"
+    assert await status(connection, good) == "cancelled"
+    assert await ids(connection) == []
+
+    await connection.execute("drop trigger refuse on pgwake.jobs_finished")
+    await set_clock(connection, "61 seconds")
+    assert await ids(connection) == []
+    assert await status(connection, bad) == "cancelled"
+
+
 async def test_a_parent_to_be_retried_keeps_its_child_waiting(
     connection: Connection,
 ) -> None:

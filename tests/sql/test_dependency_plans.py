@@ -13,6 +13,7 @@ from support import Connect, Connection, database_url
 
 pytestmark = pytest.mark.timeout(120)
 
+LEASE = "00000000-0000-0000-0000-000000000001"
 # Job 0 completed, 1 runs, 2 failed; the others wait in a queue of their own, each for
 # the one before.
 FILL = """
@@ -21,7 +22,8 @@ select n, 'others', 'k', 'waiting', true, array[n - 1]
 from generate_series(1000, 1000 + {count}) as n;
 insert into pgwake.jobs_live
   (id, queue, kind, status, lease_id, lease_expires_at, claimed_by, started_at)
-values (1, 'parents', 'k', 'running', gen_random_uuid(), now(), 'w', now());
+values (1, 'parents', 'k', 'running', '{lease}', now(), 'w', now());
+update pgwake.jobs_live set has_children = true where id = 1;
 insert into pgwake.jobs_finished (id, kind, status, finished_at, finished_slot)
 values (0, 'k', 'completed', now(), 7);
 insert into pgwake.jobs_failed (id, kind, status, finished_at)
@@ -39,7 +41,8 @@ insert into pgwake.looks (queue, at, child_id, parent_id, has_failed)
 select 'freed', now() - interval '2 s', n, 0, false
 from generate_series(151, 200) as n;
 insert into pgwake.dependencies (parent_id, child_id)
-select n - 1, n from generate_series(1000, 1000 + {count}) as n;
+select n - 1, n from generate_series(1000, 1000 + {count}) as n
+union all select 1, n from generate_series(1000, 1010) as n;
 """
 
 
@@ -58,7 +61,7 @@ def children_at(
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("alter table pgwake.jobs_live set (autovacuum_enabled=off)")
         connection.execute("set session_replication_role = replica")  # no trigger
-        connection.execute(FILL.format(count=count))
+        connection.execute(FILL.format(count=count, lease=LEASE))
         connection.execute(CHILDREN.format(count=count))
         connection.execute("analyze pgwake.jobs_live, pgwake.dependencies")
     yield url
@@ -79,7 +82,9 @@ CASES = {
     "freed": Case("from pgwake.claim_batch('freed', 50)", INDEXES, 4000),
     "upkeep": Case("pgwake.look_at_children()", INDEXES, 7000),
     "end of a parent": Case(
-        "pgwake.free_children(array[1500], false)", {"jobs_live_pkey"}, 60
+        f"pgwake.complete_jobs(array[1], array['{LEASE}'::uuid])",
+        {"jobs_live_pkey"},
+        400,
     ),
     "results": Case(
         "from pgwake.get_parent_results(101)", {"jobs_live_pkey"} | INDEXES, 300

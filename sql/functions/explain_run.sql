@@ -1,5 +1,5 @@
--- For explain_job: who runs a running job, until when that holds, how far it is, and who
--- wants it cancelled, a line each. Rides workers_pkey.
+-- For explain_job: who runs a running job, until when that holds, how far it is, and
+-- who wants it cancelled, a line each. Rides workers_pkey.
 create or replace function pgwake.explain_run(job pgwake.jobs_live)
 returns text[]
 language plpgsql stable

@@ -1,9 +1,9 @@
 -- Notes how far a running job is: any JSON value of at most 4 KiB, or null; see
 -- set_progresses.
 --
--- Returns noted, cancel_requested (noted too; stop, and fail_job it) or skipped (the row
--- was locked at this moment: nothing was noted). Raises PW001 no such job, PW002 lease
--- lost, PW003 null argument or too large. Rides jobs_live_pkey.
+-- Returns noted, cancel_requested (noted too; stop, and fail_job it) or skipped (the
+-- row was locked at this moment: nothing was noted). Raises PW001 no such job, PW002
+-- lease lost, PW003 null argument or too large. Rides jobs_live_pkey.
 create or replace function pgwake.set_progress(job_id bigint, lease_id uuid, progress jsonb)
 returns text
 language plpgsql volatile

@@ -3,10 +3,10 @@
 -- stays with its job, whatever becomes of it, until the next one.
 --
 -- Returns an outcome each, in the order given: noted, cancel_requested (noted too; stop
--- the job and fail_job it), skipped (somebody has the row locked, who ends or renews the
--- job: nothing was noted; say it again later), lease_lost or no_such_job. Does not extend
--- the lease. Never raises for one job; PW003 for arrays that don't pair up, and for a
--- progress that is too large, with nothing changed.
+-- the job and fail_job it), skipped (somebody has the row locked, who ends or renews
+-- the job: nothing was noted; say it again later), lease_lost or no_such_job. Does not
+-- extend the lease. Never raises for one job; PW003 for arrays that don't pair up, and
+-- for a progress that is too large, with nothing changed.
 --
 -- Who watches status events (see watch) hears of each on channel job_progress:
 -- {id, queue, kind, progress}, under 6 kB.

@@ -24,9 +24,6 @@ log = structlog.get_logger()
 
 _OURS = str(Path(__file__).parent)
 
-# By class or code of SQLSTATE: a datum, a check.
-_UNSTORABLE = ("22", "23514")
-
 MAX_BATCH = 500
 FLUSH_SECONDS = 0.005  # how long an end may wait for company while others are written
 MAX_WAITING = 5_000  # beyond it, slots wait for the database
@@ -205,7 +202,7 @@ class Finisher:
             self._holdings.discard(job)
         elif isinstance(what, queue.Failure):
             self.release(job, "refused", seconds, error=storable(told))
-        elif what is not None and (error.sqlstate or "").startswith(_UNSTORABLE):
+        elif what is not None and _is_unstorable(error):
             result = f"the result can't be stored: {told}"
             self.fail(job, seconds, result, reason="invalid")
         else:
@@ -248,6 +245,14 @@ async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
         ends[0].what.reason,  # type: ignore[union-attr]
         [end.what.delay for end in ends],  # type: ignore[union-attr]
         [end.what.error for end in ends],  # type: ignore[union-attr]
+    )
+
+
+def _is_unstorable(error: asyncpg.PostgresError) -> bool:
+    """Whether a result is no JSON that the database takes, or too long."""
+    of_ours = getattr(error, "schema_name", None) == "pgwake"
+    return isinstance(error, asyncpg.DataError) or (
+        of_ours and isinstance(error, asyncpg.CheckViolationError)
     )
 
 

@@ -165,6 +165,7 @@ class _OfPsycopg:
                     "C": error.sqlstate or "XX000",
                     "M": diag.message_primary or str(error),
                     "H": diag.message_hint,
+                    "s": diag.schema_name,
                     "n": diag.constraint_name,
                 }
             ) from error

@@ -6,7 +6,7 @@
 --                 was. Counts a bounce, and from the 20th on the attempt counts after all
 --   unknown_kind  nobody here handles it: counts a bounce, by its kind too, and is due
 --                 later, 1 second doubling up to 5 minutes
---   refused       it has failed for good, but a hook of a user's has refused that: counts a
+--   refused       it has failed for good, but a user's hook has refused that: counts a
 --                 bounce, and is due later like those of an unknown kind
 --
 -- errors: what to keep in the errors of each, under that reason; null: nothing.

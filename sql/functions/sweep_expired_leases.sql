@@ -4,12 +4,14 @@
 -- Rests on the job's own lease, never on a registry of workers. At most max_jobs a
 -- call. Returns how many it took, by queue and kind. A job that can't be moved (a
 -- user's trigger raises) is left, with a warning, and does not stop the others; see
--- try_crash_jobs. Skips locked rows: one that is being ended can't be revived. Rides jobs_lease_idx, queue
--- by queue and worker by worker, those first whose lease ran out first: in order of id it would read them all.
+-- try_crash_jobs. Skips locked rows: one that is being ended can't be revived. Rides
+-- jobs_lease_idx, queue by queue and worker by worker, those first whose lease ran out
+-- first: in order of id it would read them all.
 --
 -- Under an old snapshot it wades through an entry for every job that was claimed since.
--- A session in which that were more than 5,000 does not sweep again before 20 times the
--- time it took, or a minute: the setting pgwake.sweep_at says when.
+-- A session in which that were more than 5,000, or that left more than 100 jobs, does
+-- not sweep again before 20 times the time it took, or a minute: the setting
+-- pgwake.sweep_at says when.
 create or replace function pgwake.sweep_expired_leases(max_jobs int default 1000)
 returns table (queue text, kind text, job_count bigint)
 language plpgsql volatile
@@ -29,7 +31,7 @@ declare
   v_worker text := '';
   v_ids bigint[];
   v_moved bigint[];
-  v_stuck bigint[] := '{}';  -- of the worker
+  v_stuck bigint[] := '{}';
   v_queues text[] := '{}';
   v_kinds text[] := '{}';
   v_found_queues text[];
@@ -47,7 +49,6 @@ begin
     limit 1;
     exit when not found or cardinality(v_kinds) >= sweep_expired_leases.max_jobs;
 
-    v_stuck := '{}';
     loop
       select array_agg(due.id), array_agg(due.queue), array_agg(due.kind)
       into v_ids, v_found_queues, v_found_kinds
@@ -68,10 +69,12 @@ begin
       from unnest(v_ids, v_found_queues, v_found_kinds) as u(id, queue, kind)
       where u.id = any (v_moved);
       exit when cardinality(v_moved) = cardinality(v_ids);
-      v_stuck := v_stuck || v_ids;
+      v_stuck := v_stuck || array(select u.id from unnest(v_ids) as u(id) where u.id <> all (v_moved));
     end loop;
   end loop;
-  if pg_stat_get_xact_tuples_returned('pgwake.jobs_lease_idx'::regclass) - v_read > 5000 then
+  if cardinality(v_stuck) > 100
+    or pg_stat_get_xact_tuples_returned('pgwake.jobs_lease_idx'::regclass) - v_read > 5000
+  then
     v_sweep_at := clock_timestamp() + least(20 * (clock_timestamp() - v_began_at), interval '1 minute');
     perform set_config('pgwake.sweep_at', v_sweep_at::text, false);
   end if;

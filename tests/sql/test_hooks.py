@@ -21,7 +21,7 @@ from sql.helpers import (
     status,
     sweep,
 )
-from support import Connection
+from support import Connect, Connection
 
 SESSIONS = """
 create table public.sessions (
@@ -234,6 +234,25 @@ async def test_a_sweep_gets_past_more_refused_jobs_than_it_takes_at_once(
     await connection.execute("drop trigger refuse on pgwake.jobs_failed")
     (swept,) = await rows(connection, "sweep_expired_leases")
     assert (swept["kind"], swept["job_count"]) == ("bad", 3)
+
+
+async def test_a_sweep_that_left_many_is_not_repeated_at_once(
+    connect: Connect, connection: Connection
+) -> None:
+    await connection.execute(REFUSE.format(leaf="failed"))
+    await connection.execute(
+        "insert into pgwake.jobs (kind) select 'bad' from generate_series(1, 101)"
+    )
+    await claim(connection, 101, worker="w1")
+    await connection.execute("update pgwake.jobs_live set crash_count = 4")
+    await insert(connection, "good")
+    await claim(connection, worker="w2")
+    assert await sweep(connection, "1 hour") == 1
+
+    await insert(connection, "good")
+    await claim(connection, worker="w2")
+    assert await sweep(connection, "2 hours") == 0
+    assert await sweep(await connect(), "2 hours") == 1
 
 
 async def test_a_dead_workers_other_jobs_are_given_back(connection: Connection) -> None:

@@ -84,10 +84,13 @@ async def test_a_job_whose_failure_is_refused_is_put_off_and_named(
         assert reasons(row)[:2] == ["failed", "refused"]
         assert row["attempt"] == 1  # the last one was given back
         assert row["crash_count"] == 0
-        assert Samples(worker.metrics.render()).total(
-            "pgwake_jobs_released", kind="bad", reason="refused"
-        )
 
+        async def is_counted() -> bool:
+            samples = Samples(worker.metrics.render())
+            name = "pgwake_jobs_released"
+            return samples.total(name, kind="bad", reason="refused") > 0
+
+        await wait_for(is_counted)
         await connection.execute("delete from refusals")
         row = await ended(connection, bad)
 

@@ -21,8 +21,6 @@ from pgwake.progress import Reports
 
 log = structlog.get_logger()
 
-# By class or code of SQLSTATE: a datum, a check.
-_UNSTORABLE = ("22", "23514")
 
 MAX_BATCH = 500
 FLUSH_SECONDS = 0.005  # how long an end may wait for company while others are written
@@ -244,7 +242,7 @@ class Finisher:
             self._holdings.discard(job)
         elif isinstance(what, queue.Failure):
             self.release(job, "refused", seconds, error=storable(told))
-        elif what is not None and (error.sqlstate or "").startswith(_UNSTORABLE):
+        elif what is not None and _is_unstorable(error):
             result = f"the result can't be stored: {told}"
             self.fail(job, seconds, result, reason="invalid")
         else:
@@ -287,4 +285,12 @@ async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
         ends[0].what.reason,  # type: ignore[union-attr]
         [end.what.delay for end in ends],  # type: ignore[union-attr]
         [end.what.error for end in ends],  # type: ignore[union-attr]
+    )
+
+
+def _is_unstorable(error: asyncpg.PostgresError) -> bool:
+    """Whether a result is no JSON that the database takes, or too long."""
+    of_ours = getattr(error, "schema_name", None) == "pgwake"
+    return isinstance(error, asyncpg.DataError) or (
+        of_ours and isinstance(error, asyncpg.CheckViolationError)
     )

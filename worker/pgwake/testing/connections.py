@@ -39,7 +39,7 @@ class Borrowed(Session):
         """Ask once; what fails is raised."""
         del is_first
         connection = await self._statements()
-        if not self.is_in_transaction:
+        if not connection.is_in_transaction():
             return await query(connection)
         await connection.execute(f"savepoint {_STEP}")
         try:
@@ -50,22 +50,21 @@ class Borrowed(Session):
         await connection.execute(f"release savepoint {_STEP}")
         return answer
 
-    @property
-    def is_in_transaction(self) -> bool:
+    async def is_in_transaction(self) -> bool:
         """Whether what is done here is part of a transaction of the user's."""
-        assert self._found is not None  # noqa: S101, a call has come before
-        return self._found.is_in_transaction()
+        return (await self._statements()).is_in_transaction()
 
     async def before_handler(self) -> None:
         """Mark the place that a handler may have to be rolled back to."""
-        if self.is_in_transaction:
-            await (await self._statements()).execute(f"savepoint {_HANDLER}")
+        connection = await self._statements()
+        if connection.is_in_transaction():
+            await connection.execute(f"savepoint {_HANDLER}")
 
     async def after_handler(self) -> None:
         """Undo what a handler did in the transaction if it has left it aborted."""
-        if not self.is_in_transaction:
-            return
         connection = await self._statements()
+        if not connection.is_in_transaction():
+            return
         try:
             await connection.execute(f"release savepoint {_HANDLER}")
         except asyncpg.InFailedSQLTransactionError:
@@ -165,6 +164,7 @@ class _OfPsycopg:
                     "C": error.sqlstate or "XX000",
                     "M": diag.message_primary or str(error),
                     "H": diag.message_hint,
+                    "s": diag.schema_name,
                     "n": diag.constraint_name,
                 }
             ) from error

@@ -308,9 +308,7 @@ class Core:
             if not isinstance(session, Borrowed):
                 await session.call(lambda c: queue.move_clock(c, step))
                 return
-            # The offset is the transaction's own, if there is one.
-            await session.call(queue.now)
-            local = session.is_in_transaction
+            local = await session.is_in_transaction()
             await session.call(
                 lambda c: queue.move_session_clock(c, step, in_transaction=local)
             )

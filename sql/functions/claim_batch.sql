@@ -177,10 +177,11 @@ begin
 
   if v_policy.look_at <= v_now and not claim_batch.suspects then
     v_audience := pgwake.get_audience();
-    v_policy.look_at := least(
-      (select c.look_at from pgwake.open_children(
-        claim_batch.queue, v_now, v_keys_from, greatest(100, 10 * v_count), v_audience) as c),
-      pgwake.open_keys(claim_batch.queue, v_count, v_policy.key_limit, v_now, v_keys_from, v_audience));
+    select c.look_at into v_policy.look_at
+    from pgwake.open_children(
+      claim_batch.queue, v_now, v_keys_from, greatest(100, 10 * v_count), v_audience) as c;
+    v_policy.look_at := least(v_policy.look_at, pgwake.open_keys(
+      claim_batch.queue, v_count, v_policy.key_limit, v_now, v_keys_from, v_audience));
     v_now := greatest(v_now, clock_timestamp() + (pgwake.now() - now()));
     claimed_at := v_now;
   end if;

@@ -1,5 +1,5 @@
--- Has the children of parents that have ended looked at, and wakes their queues. Internal:
--- called in the transaction of the end, in a statement after it, for jobs that
+-- Has the children of parents that have ended looked at, and wakes their queues.
+-- Internal: called in the transaction of the end, in a statement after it, for jobs that
 -- has_children. have_failed: they ended otherwise than completed.
 --
 -- No lock but that of its rows in pgwake.dependencies and its own new rows', so nobody

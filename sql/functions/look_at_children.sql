@@ -1,10 +1,10 @@
 -- Looks at the children that nobody has looked at for a second: in queues whose workers
 -- are gone, or that are paused or full. Internal: a step of maintain.
 --
--- About max_looks looks a call; returns how many it handled. Rides looks_child_idx. Under an old
--- snapshot it wades through an entry for every look since: a session in which those were
--- more than 5,000 does not look again before 20 times the time it took, or a minute (the
--- setting pgwake.children_at).
+-- About max_looks looks a call; returns how many it handled. Rides looks_child_idx.
+-- Under an old snapshot it wades through an entry for every look since: a session in
+-- which those were more than 5,000 does not look again before 20 times the time it took,
+-- or a minute (the setting pgwake.children_at).
 create or replace function pgwake.look_at_children(max_looks int default 2000)
 returns int
 language plpgsql volatile

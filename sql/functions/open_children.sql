@@ -9,12 +9,13 @@
 -- No child waits for ever, and none is let in too early:
 --   Who adds a child, or brings it back, writes a look without a parent in the same
 --   transaction; a child that has such a look left, or one of a parent that failed, is
---   not let in. Whoever takes it sees to each parent. A live one is locked, gets has_children and a row in
---   pgwake.dependencies, in one transaction. So who ends it comes either before, and is
---   seen to have ended, or after, and finds the row: read committed, his DELETE waits for
---   our commit and answers with has_children, and his next statement sees the row. Under
---   repeatable read with an older snapshot his DELETE fails (40001) and is repeated: for
---   that the parent gets a new version even if it had has_children.
+--   not let in. Whoever takes it sees to each parent. A live one is locked, gets
+--   has_children and a row in pgwake.dependencies, in one transaction. So who ends it
+--   comes either before, and it is seen to have ended, or after, and finds the row: read
+--   committed, his DELETE waits for our commit and answers with has_children, and his
+--   next statement sees the row. Under repeatable read with an older snapshot his DELETE
+--   fails (40001) and is repeated: for that the parent gets a new version even if it had
+--   has_children.
 --   One that somebody has locked gets a row too, and a look that names it, to see it
 --   again. Neither is deleted before it has been locked, or seen to have ended.
 --   Who ends a parent deletes its rows, and writes a look in the same transaction. A
@@ -31,9 +32,9 @@
 -- Handles about max_looks looks. from_at: looks before it are known to be dead. look_at:
 -- the time of the first child's look that is due and left, else null. Rides
 -- looks_due_idx, jobs_live_pkey, dependencies_pkey, dependencies_child_idx,
--- looks_child_idx, and for ended parents the primary keys of the leaves. What is compared with
--- itself (arrays of up to thousands) is hashed, what is looked up is a subquery a row:
--- hence no nested loops.
+-- looks_child_idx, and for ended parents the primary keys of the leaves. Arrays, of up to
+-- thousands, are joined by hashes, and what is looked up is a subquery a row: hence no
+-- nested loops.
 create or replace function pgwake.open_children(
   queue text,
   at timestamptz,
@@ -127,7 +128,8 @@ begin
         order by j.id
         for update skip locked);
       update pgwake.jobs_live as j set has_children = true where j.id = any (v_had);
-      v_not_had := array(select u.id from unnest(v_pair_parents) as u(id) except select h.id from unnest(v_had) as h(id));
+      v_not_had := array(
+        select u.id from unnest(v_pair_parents) as u(id) except select h.id from unnest(v_had) as h(id));
       if v_not_had <> '{}' then
         with known as materialized (
           select j.id, j.status from pgwake.jobs_live as j where j.id = any (v_not_had)
@@ -180,7 +182,8 @@ begin
     with looks as materialized (
       select u.tid,
         case
-          when u.child <> all (v_mine) then (select true from pgwake.jobs_live as j where j.id = u.child and j.has_parents_left)
+          when u.child <> all (v_mine) then (
+            select true from pgwake.jobs_live as j where j.id = u.child and j.has_parents_left)
           else u.parent is not null and u.has_failed is null and u.parent = any (v_locked)
         end is true as comes_again,
         u.parent is null and u.child = any (v_mine) and u.child <> all (v_fresh) as is_left
@@ -209,7 +212,7 @@ begin
           where u.has_failed and u.child = any (v_mine)
             and (select u.parent = any (j.depends_on) from pgwake.jobs_live as j where j.id = u.child)
         ) as f
-        where (select coalesce(j.on_parent_failure, 'cancel') = 'cancel' from pgwake.jobs_live as j where j.id = f.child)
+        where (select j.on_parent_failure is distinct from 'run' from pgwake.jobs_live as j where j.id = f.child)
         group by f.child
         order by f.child
       loop

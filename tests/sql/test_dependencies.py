@@ -414,6 +414,20 @@ async def test_a_replaced_child_waits_for_its_new_parents_only(
     assert await left(connection) == 0
 
 
+async def test_a_replaced_child_waits_for_its_old_parents_no_more(
+    connection: Connection,
+) -> None:
+    old, new = await insert(connection), await insert(connection)
+    arguments = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
+    job_id = await call(connection, "enqueue", **arguments, depends_on=[old])
+    first, second = await claim(connection, 100)
+    await call(connection, "enqueue", **arguments, depends_on=[new])
+    await complete(connection, second)
+    assert await ids(connection) == [job_id]
+    await complete(connection, first)
+    assert await left(connection) == 0
+
+
 async def test_one_that_is_replaced_without_parents_waits_for_none(
     connection: Connection,
 ) -> None:

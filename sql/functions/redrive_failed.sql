@@ -113,13 +113,14 @@ begin
   with retried as (
     insert into pgwake.jobs_live
       (id, queue, kind, status, priority, run_at, max_attempts, payload, metadata, unique_key,
-       concurrency_key, depends_on, on_parent_failure, has_parents_left, webhook, created_at, errors)
+       concurrency_key, depends_on, on_parent_failure, has_parents_left, webhook, progress, created_at,
+       errors)
     select j.id, j.queue, j.kind,
       case when num_nonnulls(j.concurrency_key, j.depends_on) = 0 then 'pending' else 'waiting' end,
       j.priority, v_now + coalesce(make_interval(secs => (u.place - 1) / redrive_failed.rate), interval '0'),
       j.max_attempts, coalesce(u.payload, j.payload), j.metadata, j.unique_key, j.concurrency_key, j.depends_on,
       case when j.depends_on is not null then 'run' end, case when j.depends_on is not null then true end, j.webhook,
-      j.created_at, j.errors
+      j.progress, j.created_at, j.errors
     from unnest(v_chosen, v_payloads) with ordinality as u(id, payload, place)
     join pgwake.jobs_failed as j on j.id = u.id
     order by j.kind, j.unique_key, u.place

@@ -159,8 +159,9 @@ class Core:
 
         One after the other, in this process, by the worker's own code on the queue's
         own functions: payloads are validated, results stored, failed attempts retried
-        by the handlers' policy. A retry is due after its backoff: move the clock. Jobs
-        of a paused queue, or over a limit of their queue, stay.
+        by the handlers' policy. A retry is due after its backoff: move the clock.
+        Schedules whose tick has come are fired. Jobs of a paused queue, or over a limit
+        of their queue, stay.
 
         Args:
             raises: Raise what a handler raises, once it is recorded, other than Snooze,

@@ -28,6 +28,7 @@ from pgwake.queue import completion
 from pgwake.queue import testing as queue
 from pgwake.registry import Registry
 from pgwake.runner import Runner
+from pgwake.scheduler import Scheduler
 from pgwake.service import Service
 from pgwake.settings import Settings
 from pgwake.testing.connections import Borrowed
@@ -179,6 +180,7 @@ class Rehearsal:
         self._runner = Runner(
             registry, self._recorder, Calls(threads, self._processes), self._service
         )
+        self._scheduler = Scheduler(session, Metrics([]))
         self._feed = Feed("", 1)
 
     async def run(self, limit: int) -> list[Run]:
@@ -216,6 +218,7 @@ class Rehearsal:
         return runs
 
     async def _claim(self) -> Job | None:
+        await self._scheduler.fire_due()
         for name in await self._session.call(queue.queues_to_claim):
             for suspects in (False, True):
                 asked_at = monotonic()

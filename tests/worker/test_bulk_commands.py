@@ -152,12 +152,19 @@ async def test_ctrl_c_tells_what_was_done(
     database: str, connection: Connection, tmp_path: Path
 ) -> None:
     await dead(connection)
+    # The second batch waits for a lock, so that it is under way when Ctrl-C comes.
     await connection.execute("""
         create function public.wait() returns trigger language plpgsql as $$
-        begin perform pg_sleep(5); return null; end $$;
+        begin
+          if (select count(*) from pgwake.jobs_failed) < 1500 then
+            perform pg_advisory_xact_lock(1500);
+          end if;
+          return null;
+        end $$;
         create trigger wait after delete on pgwake.jobs_failed
-        for each row when (old.id = 1500) execute function public.wait()
+        execute function public.wait()
     """)
+    await connection.execute("select pg_advisory_lock(1500)")
     screen = await at_terminal(
         database,
         tmp_path,

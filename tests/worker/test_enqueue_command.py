@@ -63,7 +63,7 @@ async def test_a_job_may_depend_on_others(
         (["--depends-on", "7"], 1, "depends on job 7, which does not exist"),
         (["--depends-on", "a"], 2, "Invalid value for '--depends-on'"),
         (["--on-parent-failure", "ask"], 2, "'cancel', 'run'"),
-        (["--webhook", "mailto:me"], 1, "jobs_webhook_is_an_http_url"),
+        (["--webhook", "mailto:me"], 1, "webhook is an http url"),
     ],
 )
 async def test_what_it_may_not_depend_on_is_refused(

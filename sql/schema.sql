@@ -30,13 +30,14 @@
 --          (insert) -> waiting    it has a concurrency_key, or parents (depends_on); waiting -> pending: its parents have
 --                                 ended, the key has room, and the job is due
 --          running -> waiting     as running -> pending, of a job with a key that is not due at once
---          failed, cancelled -> waiting     retry_job, of a job with a key
+--          failed, cancelled -> waiting     retry_job, of a job with a key or parents
 --
 -- Invariants (the named checks below say the same; what a column can hold is said by its domain)
 --          a job has a lease if and only if it is running; an ended job keeps its lease_id, so that the same end
 --          repeated after a lost answer is answered as the first time
 --          finished_at is set if and only if the job has ended; finished_slot if and only if it lies in the ring
 --          kind and unique_key are unique together among live jobs
+--          a waiting job waits for parents (has_parents_left), or for the room of its key; no other does
 --          only functions change a status, and each change of a running job is fenced by its lease_id
 --
 -- Crashes  A job whose process died or whose lease ran out has crashed. Crashes 1 and 2 give the attempt back. A job

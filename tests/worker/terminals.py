@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import os
 import pty
+import signal
 import struct
 import sys
 import termios
@@ -53,7 +54,7 @@ async def at_terminal(
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
+        preexec_fn=_at_terminal,
     )
     os.close(theirs)
     screen = Screen()
@@ -68,6 +69,12 @@ async def at_terminal(
     loop.remove_reader(ours)
     os.close(ours)
     return screen
+
+
+def _at_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # Tests that run in the background ignore it, and what they start inherits that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _reader(

@@ -11,17 +11,20 @@ from worker.helpers import all_ended, asleep, embedded, quick, wakeups
 async def test_a_chain_and_a_fan_in_run_in_order_without_a_poll(
     connection: Connection, database: str
 ) -> None:
-    async with embedded(database, quick()) as one, embedded(database, quick()) as other:
+    async with embedded(database, quick()) as one:
         await asleep(one)
-        parents: list[int] = []
-        for _ in range(10):
-            parents = [await insert(connection, "quick", depends_on=parents or None)]
-        parents = [
-            await insert(connection, "quick", depends_on=parents) for _ in range(20)
-        ]
-        await insert(connection, "quick", depends_on=parents)
-        await all_ended(connection)
-        assert wakeups(one, cause="poll") + wakeups(other, cause="poll") == 0
+        async with embedded(database, quick()) as other:
+            parents: list[int] = []
+            for _ in range(10):
+                parents = [
+                    await insert(connection, "quick", depends_on=parents or None)
+                ]
+            parents = [
+                await insert(connection, "quick", depends_on=parents) for _ in range(20)
+            ]
+            await insert(connection, "quick", depends_on=parents)
+            await all_ended(connection)
+            assert wakeups(one, cause="poll") + wakeups(other, cause="poll") == 0
 
     early = await connection.fetchval(
         "select count(*) from pgwake.jobs as c"

@@ -71,11 +71,12 @@ async def test_a_queue_with_max_running_runs_all_its_jobs(
         await asyncio.sleep(0.002)
         now -= 1
 
-    async with embedded(database, registry) as one, embedded(database, registry):
+    async with embedded(database, registry) as one:
         await asleep(one)
-        await insert_many_of(connection, "brief", 60)
-        await all_ended(connection)
-        assert wakeups(one, cause="poll") == 0
+        async with embedded(database, registry):
+            await insert_many_of(connection, "brief", 60)
+            await all_ended(connection)
+            assert wakeups(one, cause="poll") == 0
     assert most == 2
 
 

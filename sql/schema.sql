@@ -587,8 +587,9 @@ begin
     include (queue, kind);
 
   -- Of each concurrency key, the jobs that take its room up, and those that wait in the order they are let in.
+  -- Not "is null": without statistics the planner takes that for rare, and then wades (seen on PostgreSQL 15).
   create index jobs_key_idx on pgwake.jobs_live (queue, concurrency_key, status, priority desc, run_at, id)
-    where concurrency_key is not null and has_parents_left is null;
+    where concurrency_key is not null and has_parents_left is not true;
 
   -- Backwards: the youngest parent ends last, mostly, so one look tells whether any is left.
   create index dependencies_child_idx on pgwake.dependencies (child_id, parent_id);

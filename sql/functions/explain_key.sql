@@ -28,13 +28,13 @@ begin
     select j.id
     from pgwake.jobs_live as j
     where j.queue = job.queue and j.concurrency_key = job.concurrency_key
-      and j.has_parents_left is null and j.status = 'running'
+      and j.has_parents_left is not true and j.status = 'running'
     union all
     -- Each by itself: before 17 the server may take two at once for a filter.
     select j.id
     from pgwake.jobs_live as j
     where j.queue = job.queue and j.concurrency_key = job.concurrency_key
-      and j.has_parents_left is null and j.status = 'pending'
+      and j.has_parents_left is not true and j.status = 'pending'
     limit 10001);
   if cardinality(v_holders) >= v_limit then
     return array[format(
@@ -51,7 +51,7 @@ begin
     (select j.run_at
      from pgwake.jobs_live as j
      where j.queue = job.queue and j.concurrency_key = job.concurrency_key
-       and j.has_parents_left is null and j.status = 'waiting'
+       and j.has_parents_left is not true and j.status = 'waiting'
        and j.priority > job.priority
      order by j.priority desc, j.run_at, j.id
      limit 10000)
@@ -59,7 +59,7 @@ begin
     (select j.run_at
      from pgwake.jobs_live as j
      where j.queue = job.queue and j.concurrency_key = job.concurrency_key
-       and j.has_parents_left is null and j.status = 'waiting'
+       and j.has_parents_left is not true and j.status = 'waiting'
        and j.priority = job.priority and (j.run_at, j.id) < (job.run_at, job.id)
      order by j.run_at, j.id
      limit 10000)

@@ -17,7 +17,7 @@ begin
     select j.concurrency_key into v_key
     from pgwake.jobs_live as j
     where j.queue = free_all_keys.queue and j.status = 'waiting' and j.concurrency_key > v_key
-      and j.has_parents_left is null
+      and j.has_parents_left is not true
     order by j.concurrency_key
     limit 1;
     exit when not found;

@@ -25,7 +25,7 @@ begin
   for v_n in 1..look_at_keys.max_keys loop
     select j.queue, j.concurrency_key into v_queue, v_key
     from pgwake.jobs_live as j
-    where j.status = 'waiting' and j.concurrency_key is not null and j.has_parents_left is null
+    where j.status = 'waiting' and j.concurrency_key is not null and j.has_parents_left is not true
       and (j.queue, j.concurrency_key) > (v_queue, v_key)
     order by j.queue, j.concurrency_key
     limit 1;
@@ -43,11 +43,11 @@ begin
     where exists (
       select from pgwake.jobs_live as j
       where j.queue = v_queue and j.status = 'waiting' and j.concurrency_key = v_key
-        and j.has_parents_left is null and j.run_at <= pgwake.now()
+        and j.has_parents_left is not true and j.run_at <= pgwake.now()
     ) and (
       select count(*) from pgwake.jobs_live as j
       where j.queue = v_queue and j.status in ('pending', 'running') and j.concurrency_key = v_key
-        and j.has_parents_left is null
+        and j.has_parents_left is not true
     ) < coalesce(
       (select c.max_running from pgwake.concurrency_limits as c where c.queue = v_queue and c.key = v_key),
       (select q.key_limit from pgwake.queues as q where q.name = v_queue), 1);

@@ -84,7 +84,7 @@ begin
           from (
             select from pgwake.jobs_live as j
             where j.queue = open_keys.queue and j.status in ('pending', 'running') and j.concurrency_key = k.key
-              and j.has_parents_left is null
+              and j.has_parents_left is not true
             limit coalesce(c.max_running, open_keys.key_limit, 1)
           ) as held
         ) as room
@@ -97,7 +97,7 @@ begin
             select j.priority, j.run_at
             from pgwake.jobs_live as j
             where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = k.key
-              and j.has_parents_left is null
+              and j.has_parents_left is not true
             order by j.priority desc, j.run_at
             limit 1
           )
@@ -108,7 +108,7 @@ begin
             select j.priority, j.run_at
             from pgwake.jobs_live as j
             where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = k.key
-              and j.has_parents_left is null
+              and j.has_parents_left is not true
               and j.priority < h.priority
             order by j.priority desc, j.run_at
             limit 1
@@ -130,7 +130,7 @@ begin
                 from (
                   select from pgwake.jobs_live as w
                   where w.queue = open_keys.queue and w.status = 'waiting' and w.concurrency_key = j.key
-                    and w.has_parents_left is null
+                    and w.has_parents_left is not true
                   limit least(j.room, v_jobs)
                 ) as w
               ) as jobs
@@ -188,7 +188,7 @@ begin
           from (
             select from pgwake.jobs_live as j
             where j.queue = open_keys.queue and j.status in ('pending', 'running') and j.concurrency_key = u.key
-              and j.has_parents_left is null
+              and j.has_parents_left is not true
             limit coalesce(c.max_running, open_keys.key_limit, 1)
           ) as held
         ) as room
@@ -207,7 +207,7 @@ begin
           select j.run_at
           from pgwake.jobs_live as j
           where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
-            and j.has_parents_left is null
+            and j.has_parents_left is not true
             and j.priority = u.priority
           order by j.run_at, j.id
           limit 1
@@ -216,7 +216,7 @@ begin
           select j.priority
           from pgwake.jobs_live as j
           where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
-            and j.has_parents_left is null
+            and j.has_parents_left is not true
             and j.priority < u.priority
           order by j.priority desc
           limit 1
@@ -245,7 +245,7 @@ begin
           select j.id
           from pgwake.jobs_live as j
           where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
-            and j.has_parents_left is null
+            and j.has_parents_left is not true
             and j.priority = u.priority and j.run_at <= open_keys.at
           order by j.run_at, j.id
           limit u.room

@@ -70,7 +70,7 @@ async def explained(keys_at: str) -> AsyncIterator[Explained]:
 
 INDEXES = {KEY, "jobs_claim_idx", "jobs_live_pkey"}
 CASES = {
-    "claim 1": Case("from pgwake.claim_batch('default', 1)", INDEXES, 500),
+    "claim 1": Case("from pgwake.claim_batch('default', 1)", INDEXES, 700),
     "claim 50": Case("from pgwake.claim_batch('default', 50)", INDEXES, 3000),
     "upkeep": Case("pgwake.look_at_keys(5)", INDEXES, 500),
 }

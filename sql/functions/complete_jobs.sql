@@ -61,7 +61,8 @@ begin
   kept as (
     insert into pgwake.jobs_finished
       (id, queue, kind, status, priority, run_at, attempt, max_attempts, payload, metadata, unique_key,
-       concurrency_key, has_children, depends_on, on_parent_failure, webhook, progress, lease_id, claimed_by, crash_count, bounce_count, cancel_requested_at, created_at, started_at,
+       concurrency_key, has_children, depends_on, on_parent_failure, webhook, progress, lease_id, claimed_by,
+       crash_count, bounce_count, cancel_requested_at, created_at, started_at,
        finished_at, finished_slot, result, errors)
     select d.id, d.queue, d.kind, 'completed', d.priority, d.run_at, d.attempt, d.max_attempts, d.payload,
       d.metadata, d.unique_key, d.concurrency_key, d.has_children, d.depends_on, d.on_parent_failure, d.webhook,

@@ -119,31 +119,33 @@ class Runner:
         job.task = slot
         job.service = self._service
         self.running.add(job)
-        result: str | None = None
-        problem: BaseException | None = None
+        end: BaseException | str | None
         try:
             if handler.location is None:
-                result = await self._calls.one(handler, job)
+                end = await self._calls.one(handler, job)
             else:
-                result = await self._calls.apart(handler, job, self._began)
+                end = await self._calls.apart(handler, job, self._began)
         except BaseException as error:
             if self._is_closing:
                 raise
-            problem = error
+            end = error
         finally:
             job.task = None
             self.running.discard(job)
+        self._end(job, monotonic() - started, end)
 
-        seconds = monotonic() - started
+    def _end(self, job: Job, seconds: float, end: BaseException | str | None) -> None:
+        """End an attempt: by what its handler raised, or with its result."""
         if job.completion is not None and job.completion.is_done:
-            if result is not None or problem is not None:
+            if end is not None:
+                problem = end if isinstance(end, BaseException) else None
                 self._finisher.ignore(job, problem)
         elif job.should_stop:
             self._stopped(job, seconds)
-        elif problem is None:
-            self._finisher.complete(job, result, seconds)
+        elif isinstance(end, BaseException):
+            self._raised(job, seconds, end)
         else:
-            self._raised(job, seconds, problem)
+            self._finisher.complete(job, end, seconds)
 
     def _began(self, job: Job, handler: Handler) -> None:
         """Let a job's time begin, where its process had to be started first."""
@@ -208,17 +210,7 @@ class Runner:
 
         seconds = monotonic() - started
         for job, end in zip(jobs, ends, strict=True):
-            if job.completion is not None and job.completion.is_done:
-                if end is not None:
-                    self._finisher.ignore(
-                        job, end if isinstance(end, BaseException) else None
-                    )
-            elif job.should_stop:
-                self._stopped(job, seconds)
-            elif isinstance(end, BaseException):
-                self._raised(job, seconds, end)
-            else:
-                self._finisher.complete(job, end, seconds)
+            self._end(job, seconds, end)
 
     def _look_by(self, deadline: float) -> None:
         """Look for late jobs no later than then: one timer for all that run.

@@ -158,6 +158,33 @@ WRAPPER
   mv "$1.new" "$1"
 }
 
+# What scrapes the worker and checks deploy/prometheus; a program in Go, without libraries.
+unpack_prometheus() {
+  say "unpacking Debian's Prometheus"
+  update_apt "$1.new"
+  unpack_packages "$1.new" prometheus
+  ln -s ../usr/bin/prometheus ../usr/bin/promtool "$1.new/bin/"
+  mv "$1.new" "$1"
+}
+
+# The browser of tests/page, with the libraries and the fonts that a new machine lacks.
+unpack_chromium() {
+  say "unpacking Debian's Chromium"
+  update_apt "$1.new"
+  unpack_packages "$1.new" chromium chromium-common fontconfig-config fonts-dejavu-core
+  cat >"$1.new/bin/chromium" <<'WRAPPER'
+#!/bin/sh
+root=$(cd "${0%/*}/.." && pwd)
+libraries=$(uname -m)-linux-gnu
+LD_LIBRARY_PATH="$root/usr/lib/$libraries:$root/lib/$libraries"
+export LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$root/usr/lib/$libraries/pulseaudio"
+export FONTCONFIG_SYSROOT="$root"
+exec "$root/usr/lib/chromium/chromium" "$@"
+WRAPPER
+  chmod +x "$1.new/bin/chromium"
+  mv "$1.new" "$1"
+}
+
 # add_tool NAME: to the end of the search path, unless the system has it.
 add_tool() {
   local folder=$checkout/.cache/$1-$release
@@ -179,4 +206,6 @@ if command -v apt-get >/dev/null; then
   add_tool cc
   add_tool pgbouncer
   add_tool faketime
+  add_tool prometheus
+  add_tool chromium
 fi

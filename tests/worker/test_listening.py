@@ -62,7 +62,7 @@ async def test_the_metric_shows_how_full_the_servers_queue_is(
     database: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.STATS_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
     idler = await connect()
     await idler.execute("listen elsewhere")
     await idler.execute("begin")

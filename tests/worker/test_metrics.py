@@ -104,7 +104,7 @@ async def test_slots_show_how_many_there_are_and_how_many_are_busy(
 async def test_the_queues_gauges_fall_back_to_nothing(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.STATS_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
     registry = Registry()
     go = asyncio.Event()
 

@@ -11,7 +11,10 @@ from pgwake.connection import Session
 from pgwake.errors import PgwakeError
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
-from pgwake.http import Health, bind, serve
+from pgwake.history import History
+from pgwake.http.application import application
+from pgwake.http.health import Health
+from pgwake.http.server import bind, serve
 from pgwake.job import Job, StopReason
 from pgwake.listener import Listener
 from pgwake.metrics import Metrics
@@ -33,6 +36,7 @@ class Lifeline:
         feeds: Where unstarted jobs are taken back from when the main loop is blocked.
         finisher: Whose ends are written when the process has to be ended.
         metrics: What HTTP shows.
+        history: What the status page draws.
         tell_claimer: Called on the main loop; see Listener.
         stop_claiming: Called on the main loop before the process has to be ended.
         beat_fd: Where to write the beat for the supervisor; None: there is none. Then
@@ -49,6 +53,7 @@ class Lifeline:
         feeds: Sequence[Feed],
         finisher: Finisher,
         metrics: Metrics,
+        history: History,
         tell_claimer: Callable[[str, Role, Cause | None], None],
         stop_claiming: Callable[[], None],
         beat_fd: int | None,
@@ -58,13 +63,15 @@ class Lifeline:
         self._settings = settings
         self._beat_fd = beat_fd
         self._http_port = http_port
+        self._metrics = metrics
+        self._history = history
         self._main = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._started: asyncio.Future[None] = self._main.create_future()
         self._ended: asyncio.Future[None] = self._main.create_future()
-        self.health = Health(metrics)
+        self.health = Health()
         self._session = Session(settings.dsn, name, "lifeline", settings.query_timeout)
         self._listener = Listener(
             settings.listen_dsn,
@@ -160,7 +167,8 @@ class Lifeline:
             async with asyncio.TaskGroup() as tasks:
                 if self._http_port:
                     listening = bind(self._settings.http_host, self._http_port)
-                    tasks.create_task(serve(self.health, listening))
+                    served = application(self._metrics, self.health)
+                    tasks.create_task(serve(served, listening))
                 if self._beat_fd is not None:
                     tasks.create_task(self._watchdog.beat(self._beat_fd))
                 tasks.create_task(self._listener.run())

@@ -1,6 +1,7 @@
 """Settings: from flags, PGWAKE_* variables and .env, in that order; built once."""
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
@@ -25,6 +26,7 @@ DEFAULT_SLOTS = 10
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], NoDecode]
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,256}")  # what RFC 6750 lets a Bearer have
 Pairs = Annotated[Mapping[str, str], NoDecode]
 
 
@@ -96,6 +98,11 @@ class Settings(BaseSettings):
         le=65_535,
         description="port of the first process, the next ones follow; 0: none",
     )
+    api_token: SecretStr | None = Field(
+        default=None,
+        description="opens the HTTP API and the status page to whoever has it: 16 to "
+        "256 letters, digits and -._~+/=; without it only metrics and health answer",
+    )
     log_format: Literal["auto", "human", "json"] = Field(
         default="auto", description="auto: human on a terminal, json otherwise"
     )
@@ -160,6 +167,16 @@ class Settings(BaseSettings):
             raise ValueError(
                 "must be a URL such as postgresql://user:password@host:5432/name, with "
                 "special characters of the password as %40 and the like"
+            )
+        return value
+
+    @field_validator("api_token")
+    @classmethod
+    def _check_token(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not _TOKEN.fullmatch(value.get_secret_value()):
+            raise ValueError(
+                "must be 16 to 256 letters, digits and -._~+/=: make one with `openssl "
+                "rand -hex 32`"
             )
         return value
 
@@ -275,7 +292,7 @@ class Settings(BaseSettings):
     def dump(self) -> dict[str, Any]:
         """Return the settings as JSON values, secrets in the clear, for load()."""
         values = self.model_dump(mode="json")
-        for name in ("database_url", "listen_url", "signing_secret"):
+        for name in ("database_url", "listen_url", "signing_secret", "api_token"):
             secret = getattr(self, name)
             values[name] = secret and secret.get_secret_value()
         return values

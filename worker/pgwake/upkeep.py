@@ -10,9 +10,10 @@ import structlog
 
 from pgwake import queue
 from pgwake.connection import MAX_BACKOFF_SECONDS, Connection, Session, describe
-from pgwake.http import Health
+from pgwake.http.health import Health
 from pgwake.metrics import Metrics
 from pgwake.presence import Presence
+from pgwake.sampler import SAMPLE_SECONDS, Sampler
 from pgwake.scheduler import Scheduler
 
 log = structlog.get_logger()
@@ -29,7 +30,6 @@ STEPS = {
     "recount": 3600.0,
 }
 SCHEDULE_SECONDS = 1.0
-STATS_SECONDS = 10.0
 REPORT_SECONDS = 10.0
 
 
@@ -39,7 +39,8 @@ class Upkeep:
     Args:
         session: A session of its own.
         health: Where it is noted that the database answers.
-        metrics: Where the queues' gauges are.
+        metrics: Where crashes and ticks are counted.
+        sampler: What it asks for the gauges.
         presence: What the worker reports of itself.
         renewal_interval: Seconds; a session sweeps only when it has been up for as
             long, and for the longest pause of a reconnect, so that after an outage of
@@ -51,12 +52,14 @@ class Upkeep:
         session: Session,
         health: Health,
         metrics: Metrics,
+        sampler: Sampler,
         presence: Presence,
         renewal_interval: float,
     ) -> None:
         self._session = session
         self._health = health
         self._metrics = metrics
+        self._sampler = sampler
         self._presence = presence
         self._renewal_interval = renewal_interval
         self._scheduler = Scheduler(session, metrics)
@@ -66,20 +69,20 @@ class Upkeep:
         now = monotonic()
         every = {
             "schedules": SCHEDULE_SECONDS,
-            "stats": STATS_SECONDS,
+            "sample": SAMPLE_SECONDS,
             "report": REPORT_SECONDS,
             **STEPS,
         }
         due = {step: now + random.uniform(0, every[step]) for step in every}  # noqa: S311
-        due["report"] = due["stats"] = now
+        due["report"] = due["sample"] = now
         while True:
             step = min(due, key=lambda name: due[name])
             await asyncio.sleep(max(due[step] - monotonic(), 0))
             try:
                 if step == "report":
                     await self._session.call(self._presence.report)
-                elif step == "stats":
-                    await self._show_queues()
+                elif step == "sample":
+                    await self._session.call(self._sampler.sample)
                 elif step == "schedules":
                     await self._scheduler.fire_due()
                 else:
@@ -106,9 +109,3 @@ class Upkeep:
         if up_since is None:
             return False
         return monotonic() - up_since > self._renewal_interval + MAX_BACKOFF_SECONDS
-
-    async def _show_queues(self) -> None:
-        for row in await self._session.call(queue.get_queue_stats):
-            self._metrics.show_queue(row)
-        usage = await self._session.call(queue.notification_queue_usage)
-        self._metrics.notification_queue_usage.set(usage)

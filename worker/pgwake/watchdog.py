@@ -16,7 +16,7 @@ from pgwake.connection import Session
 from pgwake.errors import EXIT_HUNG
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
-from pgwake.http import Health
+from pgwake.http.health import Health
 from pgwake.job import Job
 from pgwake.metrics import Metrics
 from pgwake.queue import Failure

@@ -32,6 +32,7 @@ from pgwake.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
 from pgwake.registry import registry as default_registry
 from pgwake.renewal import renewal_interval
 from pgwake.runner import Runner
+from pgwake.sampler import Sampler
 from pgwake.service import Service
 from pgwake.settings import DEFAULT_LEASE, DEFAULT_SLOTS, Settings, parse_queue
 from pgwake.upkeep import Upkeep
@@ -177,6 +178,7 @@ class Worker:
             for claimer in claimers:
                 claimer.stop()
 
+        sampler = Sampler(self.metrics)
         self._lifeline = lifeline = Lifeline(
             settings,
             self.name,
@@ -184,6 +186,7 @@ class Worker:
             feeds=feeds,
             finisher=finisher,
             metrics=self.metrics,
+            history=sampler.history,
             tell_claimer=tell_claimer,
             stop_claiming=stop_claiming,
             beat_fd=self._beat_fd,
@@ -194,6 +197,7 @@ class Worker:
             chores,
             lifeline.health,
             self.metrics,
+            sampler,
             presence,
             renewal_interval(settings.lease or DEFAULT_LEASE),
         )

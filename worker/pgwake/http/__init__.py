@@ -1,0 +1,1 @@
+"""HTTP: metrics, health, and, behind a token, the queue itself."""

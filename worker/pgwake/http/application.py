@@ -1,0 +1,38 @@
+"""The application: what answers on which path."""
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from pgwake.http.health import Health
+from pgwake.metrics import Metrics
+
+
+def application(metrics: Metrics, health: Health) -> Starlette:
+    """Return the application: /metrics, /healthz, /readyz."""
+
+    async def show_metrics(_: Request) -> Response:
+        return Response(metrics.render(), media_type=CONTENT_TYPE_LATEST)
+
+    async def healthz(_: Request) -> Response:
+        return _answer(health.problems)
+
+    async def readyz(_: Request) -> Response:
+        return _answer(health.obstacles)
+
+    return Starlette(
+        routes=[
+            Route("/metrics", show_metrics),
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+        ]
+    )
+
+
+def _answer(problems: list[str]) -> Response:
+    status = "unavailable" if problems else "ok"
+    return JSONResponse(
+        {"status": status, "problems": problems}, status_code=503 if problems else 200
+    )

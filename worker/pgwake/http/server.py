@@ -1,0 +1,51 @@
+"""The server: a port, and an application that answers on it."""
+
+import asyncio
+import socket
+
+import uvicorn
+from starlette.applications import Starlette
+
+from pgwake.errors import ConfigurationError
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Bind the port.
+
+    Raises:
+        ConfigurationError: It can't be had; the message says what to do.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(
+            f"HTTP can't listen on {host} port {port} ({error.strerror}): set "
+            "PGWAKE_HTTP_PORT to a free port, or to 0 to do without"
+        ) from None
+    return listening
+
+
+async def serve(application: Starlette, listening: socket.socket) -> None:
+    """Serve until cancelled."""
+    config = uvicorn.Config(
+        application,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        server.should_exit = True  # it closes its connections by itself
+        await serving
+        raise
+    finally:
+        listening.close()

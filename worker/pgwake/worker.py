@@ -219,6 +219,7 @@ class Worker:
                 "worker started",
                 queues=",".join(f"{feed.queue}:{feed.slots}" for feed in feeds),
                 kinds=len(self.registry.kinds),
+                http_port=self._http_port,
                 suspects=self._suspects,
             )
             async with anyio.create_task_group() as tasks:
@@ -289,6 +290,7 @@ class Worker:
 
     def _show_slots(self, feeds: list[Feed]) -> None:
         for feed in feeds:
+            self.metrics.claim_succeeded.note((feed.queue,))
             self.metrics.slots.labels(feed.queue).set(feed.slots)
             self.metrics.busy_slots.labels(feed.queue).set_function(
                 lambda feed=feed: feed.busy  # type: ignore[misc]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import asyncpg
@@ -129,7 +129,6 @@ select count(*) from pg_stat_activity as a
 where a.datname = current_database() and a.application_name = any ($1::text[])
   and (a.state <> 'idle' or not $2)
 """
-_NOTIFICATION_QUEUE_USAGE = "select pg_notification_queue_usage()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +244,28 @@ async def extend_leases(
     return outcomes
 
 
-async def release_worker_jobs(
-    connection: Connection, worker: str
-) -> list[tuple[str, str, int]]:
-    """Give back what a dead worker had; (queue, kind, count) of it."""
+class Crashed(NamedTuple):
+    """How many jobs of a kind were taken from dead workers.
+
+    Attributes:
+        queue: Their queue.
+        kind: Their kind.
+        jobs: How many.
+        failed: How many of them are failed for good.
+        cancelled: How many of them are cancelled, as had been asked for.
+    """
+
+    queue: str
+    kind: str
+    jobs: int
+    failed: int
+    cancelled: int
+
+
+async def release_worker_jobs(connection: Connection, worker: str) -> list[Crashed]:
+    """Give back what a dead worker had."""
     rows = await connection.fetch(_RELEASE_WORKER_JOBS, worker)
-    return [(row[0], row[1], row[2]) for row in rows]
+    return [Crashed(*row) for row in rows]
 
 
 async def seconds_to_suspect(
@@ -613,9 +628,3 @@ async def session_count(
     """Return how many sessions of these names the database has; only the busy ones?"""
     count: int = await connection.fetchval(_SESSION_COUNT, application_names, busy)
     return count
-
-
-async def notification_queue_usage(connection: Connection) -> float:
-    """Return how full the server's queue of notifications is, from 0 to 1."""
-    usage: float = await connection.fetchval(_NOTIFICATION_QUEUE_USAGE)
-    return usage

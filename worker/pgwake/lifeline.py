@@ -35,6 +35,7 @@ class Lifeline:
         holdings: The jobs that the process holds; exactly these are renewed.
         feeds: Where unstarted jobs are taken back from when the main loop is blocked.
         finisher: Whose ends are written when the process has to be ended.
+        health: What HTTP answers of the worker's health.
         metrics: What HTTP shows.
         history: What the status page draws.
         tell_claimer: Called on the main loop; see Listener.
@@ -52,6 +53,7 @@ class Lifeline:
         holdings: set[Job],
         feeds: Sequence[Feed],
         finisher: Finisher,
+        health: Health,
         metrics: Metrics,
         history: History,
         tell_claimer: Callable[[str, Role, Cause | None], None],
@@ -65,13 +67,13 @@ class Lifeline:
         self._http_port = http_port
         self._metrics = metrics
         self._history = history
+        self.health = health
         self._main = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._started: asyncio.Future[None] = self._main.create_future()
         self._ended: asyncio.Future[None] = self._main.create_future()
-        self.health = Health()
         self._session = Session(settings.dsn, name, "lifeline", settings.query_timeout)
         self._listener = Listener(
             settings.listen_dsn,
@@ -89,7 +91,7 @@ class Lifeline:
             feeds=feeds,
             finisher=finisher,
             metrics=metrics,
-            health=self.health,
+            health=health,
             tell_main=self._tell_main,
             main_is_blocked=self._listener.set_away,
             stop_claiming=stop_claiming,

@@ -205,8 +205,11 @@ class Worker:
             presence,
             renewal_interval(settings.lease or DEFAULT_LEASE),
         )
-        loops = [*claimers, finisher, upkeep]
-        health.pulses = [loop.pulse for loop in loops]
+        health.pulses = [
+            *(claimer.pulse for claimer in claimers),
+            finisher.pulse,
+            upkeep.pulse,
+        ]
         slots = sum(feed.slots for feed in feeds)
         threads = ThreadPoolExecutor(slots, "pgwake-job")
         processes = Processes(settings, self.name, has_own_log=self._supervised)

@@ -1,6 +1,5 @@
 """What the health endpoints answer from; they never ask the database themselves."""
 
-from collections.abc import Sequence
 from time import monotonic
 
 from pgwake.connection import Session
@@ -34,7 +33,7 @@ class Health:
         self.database_seen_at: float | None = None
         self.schema_version: int | None = SCHEMA_VERSION
         self.is_read_only = False
-        self.pulses: Sequence[Pulse] = ()
+        self.pulses: list[Pulse] = []
         self._sessions = sessions
 
     @property

@@ -23,12 +23,14 @@ class Stream:
 
     Attributes:
         events: The events.
+        number: That of the last event with an id.
         comments: How many heartbeats there were.
         has_ended: Whether the server has ended it.
     """
 
     def __init__(self) -> None:
         self.events: list[Told] = []
+        self.number = 0
         self.comments = 0
         self.has_ended = False
         self._news = asyncio.Event()
@@ -64,6 +66,8 @@ class Stream:
                 elif "data" in fields:
                     told = fields.get("id"), fields.get("event", ""), fields["data"]
                     self.events.append(Told(*told))
+                    if "id" in fields:
+                        self.number = int(fields["id"].partition("-")[2])
                     fields = {}
                 self._news.set()
         finally:
@@ -82,12 +86,6 @@ class Stream:
         except TimeoutError:
             raise AssertionError(f"no {event} {data}: {self.events[-3:]}") from None
         return found()[count - 1]
-
-    @property
-    def number(self) -> int:
-        """The number of the last event that has an id."""
-        ids = [event.id for event in self.events if event.id is not None]
-        return int(ids[-1].partition("-")[2]) if ids else 0
 
     async def until(self, condition: Any) -> None:
         """Wait until what has been told fulfils a condition."""

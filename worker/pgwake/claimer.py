@@ -16,6 +16,7 @@ from pgwake.connection import Session, describe
 from pgwake.feed import Feed
 from pgwake.job import Job
 from pgwake.metrics import Metrics
+from pgwake.pulse import Pulse
 
 log = structlog.get_logger()
 
@@ -75,6 +76,9 @@ class Claimer:
         self._holdings = holdings
         self._metrics = metrics
         self._gate = gate
+        self.pulse = Pulse(
+            f"the claims of queue {feed.queue}", max(poll_interval, session.timeout)
+        )
         self._tell_bell = wish
         self._wish: Wish | None = None
         self._role = Role.ALONE
@@ -110,6 +114,7 @@ class Claimer:
 
     async def run(self) -> None:
         """Claim until stopped."""
+        self.pulse.start()
         while True:
             count = await self._room()
             if self._stopping:
@@ -136,10 +141,12 @@ class Claimer:
             SLOW_LOOK_SECONDS, self._want, Wish.WORK
         )
         try:
+            self.pulse.rest()
             async with self._gate:
                 return await self._claim(count)
         finally:
             slow.cancel()
+            self.pulse.beat()
 
     async def _claim(self, count: int, *, suspects: bool = False) -> queue.Claim | None:
         """Claim, and hand over to the slots; None if the database refuses."""
@@ -157,6 +164,7 @@ class Claimer:
                 )
             )
         except asyncpg.PostgresError as error:
+            self.pulse.is_refused = True
             log.error(
                 "claim refused",
                 queue=self.feed.queue,
@@ -164,6 +172,7 @@ class Claimer:
                 hint=error.hint,
             )
             return None
+        self.pulse.is_refused = False
         self._metrics.claim_seconds.add((), monotonic() - started)
         self._metrics.claim_succeeded.note((self.feed.queue,))
         self._is_limited = claim.is_limited
@@ -193,6 +202,7 @@ class Claimer:
                 async with asyncio.timeout(HOARD_SECONDS):
                     await feed.room.wait()
             except TimeoutError:
+                self.pulse.beat()
                 await self._give_back()
             finally:
                 off_duty.cancel()

@@ -4,13 +4,24 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import asyncpg
 import structlog
 
+from pgwake.pulse import Pulse
+
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 T = TypeVar("T")
+
+
+class Fault(NamedTuple):
+    """Why a session has no answer: since when, on the monotonic clock, and SQLSTATE."""
+
+    since: float
+    code: str | None
+
+
 log = structlog.get_logger()
 
 # Set on every session, so that what a role or a database sets for others can't break a
@@ -149,6 +160,11 @@ class Session:
         name: The application_name.
         role: What it is for, in the log.
         timeout: Deadline of a connect and of a call, in seconds.
+
+    Attributes:
+        up_since: When its connection was opened, on the monotonic clock; None: it has
+            none.
+        fault: Why the call that goes on has no answer yet; None: nothing is wrong.
     """
 
     def __init__(
@@ -160,9 +176,10 @@ class Session:
     ) -> None:
         self.role = role
         self.up_since: float | None = None
+        self.fault: Fault | None = None
         self.dsn = dsn
         self._name = name
-        self._timeout = timeout
+        self.timeout = timeout
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
 
@@ -183,30 +200,40 @@ class Session:
             asyncpg.PostgresError: The statement was refused, and would be again.
         """
         failures = 0
+        pulse = Pulse.current()
+        if pulse is not None:
+            pulse.rest()
         async with self._turn:
-            while True:
-                try:
-                    async with asyncio.timeout(self._timeout):
-                        answer = await query(await self._connected())
-                except Exception as error:
-                    refused = self._connection is None and not is_first
-                    if not (refused or is_transient(error)):
+            try:
+                while True:
+                    if pulse is not None:
+                        pulse.beat()
+                    try:
+                        async with asyncio.timeout(self.timeout):
+                            answer = await query(await self._connected())
+                    except Exception as error:
+                        refused = self._connection is None and not is_first
+                        if not (refused or is_transient(error)):
+                            raise
+                        failures += 1
+                        await self._recover(error, failures)
+                    except BaseException:
+                        self.close()  # cancelled in the middle of a statement
                         raise
-                    failures += 1
-                    await self._recover(error, failures)
-                except BaseException:
-                    self.close()  # cancelled in the middle of a statement
-                    raise
-                else:
-                    if failures:
-                        log.info("session recovered", role=self.role, failures=failures)
-                    return answer
+                    else:
+                        if failures:
+                            log.info(
+                                "session recovered", role=self.role, failures=failures
+                            )
+                        return answer
+            finally:
+                self.fault = None
 
     async def _connected(self) -> Connection:
         if self._connection is not None and self._connection.is_closed():
             self._connection = None
         if self._connection is None:
-            self._connection = await connect(self.dsn, self._name, self._timeout)
+            self._connection = await connect(self.dsn, self._name, self.timeout)
             self.up_since = monotonic()
         return self._connection
 
@@ -214,6 +241,8 @@ class Session:
         if failures <= 3 and getattr(error, "sqlstate", None) in _AT_ONCE:
             return
         self.close()
+        since = monotonic() if self.fault is None else self.fault.since
+        self.fault = Fault(since, getattr(error, "sqlstate", None))
         report = log.warning if failures == 1 else log.debug
         report(
             "session failed",

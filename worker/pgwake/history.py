@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-LENGTH = 180  # samples, mostly one each 10 s
+INTERVAL_SECONDS = 10.0  # between samples, mostly
+LENGTH = 180  # samples
 
 
 @dataclass(frozen=True, slots=True)

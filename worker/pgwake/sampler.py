@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import structlog
 
 from pgwake.connection import Connection
-from pgwake.history import History
+from pgwake.history import INTERVAL_SECONDS, History
 from pgwake.metrics import Metrics
 from pgwake.queue.metrics import get_metrics
 
-SAMPLE_SECONDS = 10.0
+SAMPLE_SECONDS = INTERVAL_SECONDS
 MAX_SAMPLE_SECONDS = 30.0
 MAX_SHARE = 0.01  # of one of the server's cores, that all samplers together may take
 DEADLINE = 2.0  # seconds that a sample may take

@@ -14,6 +14,7 @@ from pgwake.connection import MAX_BACKOFF_SECONDS, Connection, Session, describe
 from pgwake.http.health import Health
 from pgwake.metrics import Metrics
 from pgwake.presence import Presence
+from pgwake.pulse import Pulse
 from pgwake.sampler import SAMPLE_SECONDS, Sampler
 from pgwake.scheduler import Scheduler
 
@@ -39,7 +40,7 @@ class Upkeep:
 
     Args:
         session: A session of its own.
-        health: Where it is noted that the database answers.
+        health: Where it is noted that the database answers, and has our schema.
         metrics: Where crashes and ticks are counted.
         sampler: What it asks for the gauges.
         presence: What the worker reports of itself.
@@ -58,6 +59,7 @@ class Upkeep:
         renewal_interval: float,
     ) -> None:
         self._session = session
+        self.pulse = Pulse("the upkeep", session.timeout)
         self._health = health
         self._metrics = metrics
         self._sampler = sampler
@@ -79,7 +81,9 @@ class Upkeep:
         due["report"] = due["sample"] = now
         for step in every:
             self._metrics.upkeep_succeeded.note((step,))
+        self.pulse.start()
         while True:
+            self.pulse.beat()
             step = min(due, key=lambda name: due[name])
             await asyncio.sleep(max(due[step] - monotonic(), 0))
             try:
@@ -96,6 +100,8 @@ class Upkeep:
     async def _do(self, step: str) -> bool:
         """Do a step; whether it has been done, and not left to somebody else."""
         if step == "report":
+            version = await self._session.call(queue.schema_version)
+            self._health.schema_version = version
             await self._session.call(self._presence.report)
         elif step == "sample":
             return await self._session.call(self._sampler.sample)

@@ -3,35 +3,50 @@
 import asyncio
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pgwake.http.health import Health
-from pgwake.metrics import Metrics
+from pgwake.http import failed, jobs, openapi, push, queues, stream, workers
+from pgwake.http.desk import Desk
+from pgwake.http.problems import answer_http
+
+OPERATIONS = (
+    *queues.OPERATIONS,
+    *push.OPERATIONS,
+    *jobs.OPERATIONS,
+    *failed.OPERATIONS,
+    *workers.OPERATIONS,
+)
 
 
-def application(metrics: Metrics, health: Health) -> Starlette:
-    """Return the application: /metrics, /healthz, /readyz."""
+def application(desk: Desk) -> Starlette:
+    """Return the application: metrics, health, and the API where there is a token."""
 
     async def show_metrics(request: Request) -> Response:
         accept = request.headers.get("accept", "")
-        page, media_type = await asyncio.to_thread(metrics.encode, accept)
+        page, media_type = await asyncio.to_thread(desk.metrics.encode, accept)
         return Response(page, headers={"content-type": media_type})
 
     async def healthz(_: Request) -> Response:
-        return _answer(health.problems)
+        return _answer(desk.health.problems)
 
     async def readyz(_: Request) -> Response:
-        return _answer(health.obstacles)
+        return _answer(desk.health.obstacles)
 
-    return Starlette(
-        routes=[
-            Route("/metrics", show_metrics),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
+    routes = [
+        Route("/metrics", show_metrics),
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+    ]
+    if desk.token is not None:
+        routes += [
+            *(operation.route(desk, desk.token) for operation in OPERATIONS),
+            openapi.route(desk.token, OPERATIONS),
+            stream.route(desk.hub, desk.token),
         ]
-    )
+    return Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
 
 
 def _answer(problems: list[str]) -> Response:

@@ -112,6 +112,8 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/forget_stale_reports.sql
 \ir functions/note_bounces.sql
 \ir functions/list_workers.sql
+\ir functions/oldest_snapshot_at.sql
+\ir functions/get_metrics.sql
 \ir functions/list_kinds.sql
 \ir functions/pause_queue.sql
 \ir functions/resume_queue.sql

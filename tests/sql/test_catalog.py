@@ -60,6 +60,15 @@ SIGNATURES = {
     "force_fail_job": "job_id bigint, reason text -> void",
     "forget_worker": "worker text -> boolean",
     "get_job": "job_id bigint -> jsonb",
+    "get_metrics": (
+        "-> TABLE(queue text, pending_count bigint, scheduled_count bigint,"
+        " waiting_count bigint, running_count bigint, failed_count bigint,"
+        " oldest_pending_age interval, avg_queue_time_ms double precision,"
+        " avg_execution_time_ms double precision, enqueued_total bigint,"
+        " completed_total bigint, failed_total bigint, worker_count bigint, is_paused"
+        " boolean, schedule_lag interval, oldest_snapshot_age interval,"
+        " notification_queue_usage double precision)"
+    ),
     "get_parent_results": (
         "job_id bigint -> TABLE(parent_id bigint, kind text, status text, result jsonb)"
     ),
@@ -183,6 +192,7 @@ INTERNAL |= {"say_jobs", "say_name", "say_time"}
 INTERNAL |= {"payload_problem", "type_problem"}
 INTERNAL |= {"cron_problem"}
 INTERNAL |= {"free_children", "note_children", "send_webhooks"}
+INTERNAL |= {"oldest_snapshot_at"}
 INTERNAL |= {"explain_parents", "look_at_children", "open_children"}
 
 CLAIMED_JOB = [

@@ -164,7 +164,8 @@ class Claimer:
                 hint=error.hint,
             )
             return None
-        self._metrics.claim_seconds.observe(monotonic() - started)
+        self._metrics.claim_seconds.add((), monotonic() - started)
+        self._metrics.claim_succeeded.note((self.feed.queue,))
         self._is_limited = claim.is_limited
         if not suspects:
             self._cursor = claim.cursor

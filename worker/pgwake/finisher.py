@@ -224,7 +224,7 @@ class Finisher:
             else:
                 self._refused(ends[0], error)
             return
-        self._metrics.flush_seconds.observe(monotonic() - started)
+        self._metrics.flush_seconds.add((), monotonic() - started)
         for end, outcome in zip(ends, outcomes, strict=True):
             self._ended(end, outcome)
 

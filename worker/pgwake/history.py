@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-LENGTH = 180  # samples, one each 10 s
-MAX_QUEUES = 200  # that a sample keeps, those first by name
+LENGTH = 180  # samples, mostly one each 10 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class History:
         self._shown: tuple[tuple[datetime, Mapping[str, Point]], ...] = ()
 
     def add(self, at: datetime, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add the rows of get_queue_stats."""
+        """Add a sample: rows of get_queue_stats or get_metrics."""
         points = {
             row["queue"]: Point(
                 row["pending_count"],
@@ -55,7 +54,7 @@ class History:
                 row["avg_queue_time_ms"],
                 row["avg_execution_time_ms"],
             )
-            for _, row in zip(range(MAX_QUEUES), rows, strict=False)
+            for row in rows
         }
         self._samples.append((at, points))
         self._shown = tuple(self._samples)

@@ -1,13 +1,20 @@
-"""Samples of the whole database, for the gauges and the status page."""
+"""Samples of the whole database, for the metrics and the status page."""
 
 from datetime import UTC, datetime
 
-from pgwake import queue
+import structlog
+
 from pgwake.connection import Connection
 from pgwake.history import History
 from pgwake.metrics import Metrics
+from pgwake.queue.metrics import get_metrics
 
 SAMPLE_SECONDS = 10.0
+MAX_SAMPLE_SECONDS = 30.0
+MAX_SHARE = 0.01  # of one of the server's cores, that all samplers together may take
+DEADLINE = 2.0  # seconds that a sample may take
+
+log = structlog.get_logger()
 
 
 class Sampler:
@@ -15,17 +22,25 @@ class Sampler:
 
     Attributes:
         history: The last samples.
+        seconds: How long to wait until the next sample, at least: the more workers
+            there are and the longer the server takes, the longer, from 0 to
+            MAX_SAMPLE_SECONDS.
     """
 
     def __init__(self, metrics: Metrics) -> None:
         self.history = History()
+        self.seconds = 0.0
         self._metrics = metrics
 
-    async def sample(self, connection: Connection) -> None:
-        """Take one sample."""
-        rows = await queue.get_queue_stats(connection)
-        for row in rows:
-            self._metrics.show_queue(row)
-        self.history.add(datetime.now(UTC), rows)
-        usage = await queue.notification_queue_usage(connection)
-        self._metrics.notification_queue_usage.set(usage)
+    async def sample(self, connection: Connection) -> bool:
+        """Take one sample; whether the database has answered in time."""
+        try:
+            database, *queues = await get_metrics(connection, DEADLINE)
+        except TimeoutError:
+            log.warning("sample timed out", seconds=DEADLINE)
+            self.seconds = MAX_SAMPLE_SECONDS
+            return False
+        self.history.add(datetime.now(UTC), self._metrics.show(database, queues))
+        wait: float = database["seconds"] * database["worker_count"] / MAX_SHARE
+        self.seconds = min(wait, MAX_SAMPLE_SECONDS)
+        return True

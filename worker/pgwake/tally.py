@@ -5,12 +5,18 @@ half of what the worker spent on a job. These are a dictionary and a bisection. 
 thread adds at a time; any thread may collect, and sees a sum that is a moment old.
 """
 
+import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from time import time
 
 from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 
@@ -25,7 +31,7 @@ class Counts(Collector):
         registry.register(self)
 
     def add(self, labels: tuple[str, ...], count: int = 1) -> None:
-        """Count it."""
+        """Count it; a count of 0 begins the series."""
         self._values[labels] = self._values.get(labels, 0) + count
 
     def describe(self) -> Iterable[Metric]:
@@ -35,6 +41,47 @@ class Counts(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the family."""
         family = CounterMetricFamily(self._name, self._text, labels=self._labelnames)
+        for labels, value in list(self._values.items()):
+            family.add_metric(labels, value)
+        return [family]
+
+
+class SharedCounts(Counts):
+    """A counter that several threads add to."""
+
+    def __init__(
+        self, name: str, text: str, labels: Sequence[str], registry: CollectorRegistry
+    ) -> None:
+        super().__init__(name, text, labels, registry)
+        self._lock = threading.Lock()
+
+    def add(self, labels: tuple[str, ...], count: int = 1) -> None:
+        """Count it."""
+        with self._lock:
+            super().add(labels, count)
+
+
+class Instants(Collector):
+    """When something last happened, by labels, in seconds since 1970."""
+
+    def __init__(
+        self, name: str, text: str, labels: Sequence[str], registry: CollectorRegistry
+    ) -> None:
+        self._name, self._text, self._labelnames = name, text, tuple(labels)
+        self._values: dict[tuple[str, ...], float] = {}
+        registry.register(self)
+
+    def note(self, labels: tuple[str, ...]) -> None:
+        """Note that it happens now."""
+        self._values[labels] = time()
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the family without its samples."""
+        return [GaugeMetricFamily(self._name, self._text, labels=self._labelnames)]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the family."""
+        family = GaugeMetricFamily(self._name, self._text, labels=self._labelnames)
         for labels, value in list(self._values.items()):
             family.add_metric(labels, value)
         return [family]
@@ -56,6 +103,8 @@ class Seconds(Collector):
         self._names = [*(str(float(bound)) for bound in bounds), "+Inf"]
         # How many fell below each bound but not below the one before; last, their sum.
         self._values: dict[tuple[str, ...], list[float]] = {}
+        if not labels:
+            self._values[()] = [0.0] * (len(self._names) + 1)
         registry.register(self)
 
     def add(self, labels: tuple[str, ...], seconds: float) -> None:

@@ -63,6 +63,7 @@ class Upkeep:
         self._presence = presence
         self._renewal_interval = renewal_interval
         self._scheduler = Scheduler(session, metrics)
+        metrics.database_up.set_function(lambda: session.up_since is not None)
 
     async def run(self) -> None:
         """Do it for ever; nothing that the database answers ends it."""
@@ -75,24 +76,35 @@ class Upkeep:
         }
         due = {step: now + random.uniform(0, every[step]) for step in every}  # noqa: S311
         due["report"] = due["sample"] = now
+        for step in every:
+            self._metrics.upkeep_succeeded.note((step,))
         while True:
             step = min(due, key=lambda name: due[name])
             await asyncio.sleep(max(due[step] - monotonic(), 0))
             try:
-                if step == "report":
-                    await self._session.call(self._presence.report)
-                elif step == "sample":
-                    await self._session.call(self._sampler.sample)
-                elif step == "schedules":
-                    await self._scheduler.fire_due()
-                else:
-                    await self._do(step)
+                if await self._do(step):
+                    self._metrics.upkeep_succeeded.note((step,))
                 self._health.database_seen_at = monotonic()
             except asyncpg.PostgresError as error:
                 log.error("upkeep refused", step=step, error=describe(error))
-            due[step] = monotonic() + every[step] * random.uniform(0.9, 1.1)  # noqa: S311
+            wait = every[step]
+            if step == "sample":
+                wait = max(wait, self._sampler.seconds)
+            due[step] = monotonic() + wait * random.uniform(0.9, 1.1)  # noqa: S311
 
-    async def _do(self, step: str) -> None:
+    async def _do(self, step: str) -> bool:
+        """Do a step; whether it has been done, and not left to somebody else."""
+        if step == "report":
+            await self._session.call(self._presence.report)
+        elif step == "sample":
+            return await self._session.call(self._sampler.sample)
+        elif step == "schedules":
+            await self._scheduler.fire_due()
+        else:
+            return await self._maintain(step)
+        return True
+
+    async def _maintain(self, step: str) -> bool:
         async def once(connection: Connection) -> dict[str, Any]:
             # Looked at here, since a repetition may be on a new session.
             if step == "sweep" and not self._may_sweep():
@@ -103,6 +115,7 @@ class Upkeep:
         for queue_name, kind, count in done.get("crashed", ()):
             log.warning("leases ran out", queue=queue_name, kind=kind, jobs=count)
             self._metrics.crashed(queue_name, kind, count)
+        return step in done
 
     def _may_sweep(self) -> bool:
         up_since = self._session.up_since

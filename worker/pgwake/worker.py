@@ -289,6 +289,7 @@ class Worker:
 
     def _show_slots(self, feeds: list[Feed]) -> None:
         for feed in feeds:
+            self.metrics.claim_succeeded.note((feed.queue,))
             self.metrics.slots.labels(feed.queue).set(feed.slots)
             self.metrics.busy_slots.labels(feed.queue).set_function(
                 lambda feed=feed: feed.busy  # type: ignore[misc]

@@ -1,6 +1,7 @@
 """The application: what answers on which path."""
 
-from prometheus_client import CONTENT_TYPE_LATEST
+import asyncio
+
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,8 +14,10 @@ from pgwake.metrics import Metrics
 def application(metrics: Metrics, health: Health) -> Starlette:
     """Return the application: /metrics, /healthz, /readyz."""
 
-    async def show_metrics(_: Request) -> Response:
-        return Response(metrics.render(), media_type=CONTENT_TYPE_LATEST)
+    async def show_metrics(request: Request) -> Response:
+        accept = request.headers.get("accept", "")
+        page, media_type = await asyncio.to_thread(metrics.encode, accept)
+        return Response(page, headers={"content-type": media_type})
 
     async def healthz(_: Request) -> Response:
         return _answer(health.problems)

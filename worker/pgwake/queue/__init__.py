@@ -129,7 +129,6 @@ select count(*) from pg_stat_activity as a
 where a.datname = current_database() and a.application_name = any ($1::text[])
   and (a.state <> 'idle' or not $2)
 """
-_NOTIFICATION_QUEUE_USAGE = "select pg_notification_queue_usage()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -613,9 +612,3 @@ async def session_count(
     """Return how many sessions of these names the database has; only the busy ones?"""
     count: int = await connection.fetchval(_SESSION_COUNT, application_names, busy)
     return count
-
-
-async def notification_queue_usage(connection: Connection) -> float:
-    """Return how full the server's queue of notifications is, from 0 to 1."""
-    usage: float = await connection.fetchval(_NOTIFICATION_QUEUE_USAGE)
-    return usage

@@ -8,7 +8,7 @@ import httpx
 import yaml
 
 from deploy.monitoring import PROMETHEUS, Json
-from support import free_port
+from support import free_port, wait_for
 
 SECOND = "1s"
 
@@ -18,7 +18,7 @@ class Prometheus:
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         self._process = process
-        self._client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1/")
+        self._client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}")
 
     @classmethod
     async def start(
@@ -53,14 +53,21 @@ class Prometheus:
             "--log.level=warn",
             cwd=directory,
         )
-        return cls(process, port)
+        prometheus = cls(process, port)
+        await wait_for(prometheus._is_ready, 20)
+        return prometheus
+
+    async def _is_ready(self) -> bool:
+        assert self._process.returncode is None, "it has ended"
+        await asyncio.sleep(0.05)
+        try:
+            return (await self._client.get("/-/ready")).is_success
+        except httpx.TransportError:
+            return False
 
     async def ask(self, path: str, **parameters: str) -> Any:
-        """Return the data of an answer; None while it does not answer yet."""
-        try:
-            answer = await self._client.get(path, params=parameters)
-        except httpx.TransportError:
-            return None
+        """Return the data of an answer."""
+        answer = await self._client.get(f"/api/v1/{path}", params=parameters)
         content = answer.json()
         assert content["status"] == "success", f"{parameters}: {content}"
         return content["data"]
@@ -68,7 +75,7 @@ class Prometheus:
     async def values(self, query: str) -> list[float]:
         """Return the values of a query now, those that are numbers."""
         data = await self.ask("query", query=query)
-        found = [float(one["value"][1]) for one in data["result"]] if data else []
+        found = [float(one["value"][1]) for one in data["result"]]
         return [value for value in found if value == value]  # noqa: PLR0124, not NaN
 
     async def alerts(self, name: str, **labels: str) -> list[Json]:
@@ -76,7 +83,7 @@ class Prometheus:
         data = await self.ask("alerts")
         return [
             alert
-            for alert in (data["alerts"] if data else [])
+            for alert in data["alerts"]
             if alert["state"] == "firing"
             and {"alertname": name, **labels}.items() <= alert["labels"].items()
         ]

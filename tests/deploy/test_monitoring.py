@@ -13,8 +13,8 @@ import pytest
 from deploy.monitoring import metrics_of, queries, rules
 from deploy.prometheus import Prometheus
 from sql.helpers import call, insert
-from support import Connection, free_port, wait_for
-from worker.helpers import Samples, fetch, in_status
+from support import Connect, Connection, free_port, wait_for
+from worker.helpers import Samples, ended, fetch, in_status
 from worker.processes import Diary, StartProcess
 
 pytestmark = pytest.mark.timeout(90)
@@ -81,46 +81,50 @@ async def load(connection: Connection) -> AsyncIterator[None]:
 
 async def mishaps(connection: Connection, diary: Diary, tmp_path: Path) -> None:
     """Whatever else can happen to jobs: each of it once."""
+    # First, since what the process has counted dies with it.
+    mark = {"mark": str(tmp_path / "mark")}
+    await ended(connection, await insert(connection, "die once", payload=mark))
     await call(connection, "pause_queue", queue="paused")
     await insert(connection, queue="paused")
     await connection.execute(
         "select pgwake.schedule('often', kind => 'noop', every => '5 seconds')"
     )
     await insert(connection, "nobody knows it")
-    for end in ("cancel_job", "force_fail_job"):
-        until = tmp_path / end
-        job_id = await insert(connection, "hold", payload={"until": str(until)})
-        await in_status(connection, job_id, "running")
+    until = tmp_path / "until"
+    ids = [
+        await insert(connection, "hold", payload={"until": str(until)})
+        for _ in range(2)
+    ]
+    for job_id in ids:
         await diary.has(event="start", job=job_id)
-        if end == "cancel_job":
-            await call(connection, end, job_id=job_id)
-        else:
-            await call(connection, end, job_id=job_id, reason="the test says so")
-        until.touch()
-    await insert(connection, "die once", payload={"mark": str(tmp_path / "mark")})
+    await call(connection, "cancel_job", job_id=ids[0])
+    await in_status(connection, ids[0], "cancelled")
+    await call(connection, "force_fail_job", job_id=ids[1], reason="no lease is left")
+    until.touch()
 
 
 async def test_every_panel_and_every_rule_finds_what_it_asks_for(
-    connection: Connection,
+    connect: Connect,
     start_worker: StartProcess,
     start_prometheus: StartPrometheus,
     diary: Diary,
     tmp_path: Path,
 ) -> None:
     port = two_ports()
-    await start_worker(http_port=port, processes=2, poll_interval=1)
+    await start_worker(http_port=port, processes=2, log_jobs_per_second=0)
     prometheus = await start_prometheus(port, port + 1)
     empty = queries(**VARIABLES)
     empty += [("", rule["record"]) for rule in rules() if "record" in rule]
 
     async def all_answer() -> bool:
+        await asyncio.sleep(0.5)
         for asked in empty[:]:
             if await prometheus.values(asked[1]):
                 empty.remove(asked)
         return not empty
 
-    async with load(connection):
-        await mishaps(connection, diary, tmp_path)
+    async with load(await connect()):
+        await mishaps(await connect(), diary, tmp_path)
         try:
             await wait_for(all_answer, 60)
         except AssertionError:
@@ -158,6 +162,7 @@ async def test_an_alert_fires_and_is_over_when_a_worker_comes(
     without_worker = "PgwakeQueueWithoutWorker"
 
     async def fires() -> bool:
+        await asyncio.sleep(0.1)
         return bool(await prometheus.alerts(without_worker, queue="orders"))
 
     async def is_over() -> bool:

@@ -17,6 +17,7 @@ from pgwake.jsontext import storable
 from pgwake.metrics import Metrics
 from pgwake.pause import pause
 from pgwake.problem import describe as describe_problem
+from pgwake.problem import type_of
 from pgwake.progress import Reports
 
 log = structlog.get_logger()
@@ -96,6 +97,8 @@ class Finisher:
     ) -> None:
         """End an attempt as failed; see fail_jobs."""
         message, trace = describe_problem(error)
+        if job.run is not None and reason != "cancelled":
+            job.run.failed(job.id, type_of(error) or reason, message, trace)
         failure = queue.Failure(
             job.id, job.lease_id, message, reason, retryable, trace, retry_in
         )
@@ -240,6 +243,7 @@ class Finisher:
         if isinstance(what, Release):
             # Its lease runs out and it is swept: late, but not lost.
             self._holdings.discard(job)
+            _trace(job, "refused")
         elif isinstance(what, queue.Failure):
             self.release(job, "refused", seconds, error=storable(told))
         elif what is not None and _is_unstorable(error):
@@ -254,6 +258,7 @@ class Finisher:
         if outcome == "released" and isinstance(what, Release):
             self._metrics.released(job, what.reason)
             self._job_log.released(job, what.reason, seconds, what.delay)
+            _trace(job, "snoozed" if what.reason == "snooze" else "released")
             return
         if outcome == "cancel_requested":
             outcome = "cancelled"
@@ -261,6 +266,12 @@ class Finisher:
         self._job_log.ended(
             job, outcome, seconds, what if isinstance(what, queue.Failure) else None
         )
+        _trace(job, outcome)
+
+
+def _trace(job: Job, outcome: str) -> None:
+    if job.run is not None:
+        job.run.decided(job.id, outcome)
 
 
 async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:

@@ -7,6 +7,7 @@ says what is done; the destination, a queue, is an attribute.
 """
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,10 @@ from pgwake.version import __version__
 log = structlog.get_logger()
 
 MAX_CHARACTERS = 512  # of tracestate W3C has everybody pass on so many
+
+# The propagator would log what does not fit.
+_MEMBER = r"[a-z0-9][a-z0-9_*/@-]*=[ -+\--<>-~]*[!-+\--<>-~]"
+_STATE = re.compile(f"{_MEMBER}(?:, *{_MEMBER})*")
 
 _ROOT = context.Context()
 _w3c = TraceContextTextMapPropagator()
@@ -260,7 +265,11 @@ def _origin(metadata: str | None) -> trace.SpanContext | None:
     if not isinstance(parent, str) or len(parent) > MAX_CHARACTERS:
         return None
     given = {"traceparent": parent}
-    if isinstance(state, str) and len(state) <= MAX_CHARACTERS:
+    if (
+        isinstance(state, str)
+        and len(state) <= MAX_CHARACTERS
+        and _STATE.fullmatch(state)
+    ):
         given["tracestate"] = state
     origin = trace.get_current_span(_w3c.extract(given, _ROOT)).get_span_context()
     return origin if origin.is_valid else None

@@ -14,7 +14,16 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 from structlog.testing import capture_logs
 
-from pgwake import Discard, Job, NewJob, Queue, Registry, Retry, Snooze
+from pgwake import (
+    Discard,
+    InvalidArgumentError,
+    Job,
+    NewJob,
+    Queue,
+    Registry,
+    Retry,
+    Snooze,
+)
 from sql.helpers import insert, job
 from support import Connection, wait_for
 from worker.helpers import Row, embedded, ended, in_status, quick
@@ -109,6 +118,17 @@ async def test_metadata_of_the_producers_own_stays(
         ]
 
 
+async def test_a_copy_of_what_is_no_job_is_refused_as_ever(
+    database: str, telemetry: Telemetry
+) -> None:
+    async with Queue(database) as queue:
+        for wrong in ("mail", [NewJob("mail"), "mail"], iter(["mail"])):
+            with pytest.raises(InvalidArgumentError, match="use NewJob"):
+                await queue.copy(wrong)  # type: ignore[arg-type]
+
+    assert {span.status.status_code for span in telemetry.spans} == {StatusCode.ERROR}
+
+
 async def test_without_a_provider_a_span_from_elsewhere_is_carried_and_nothing_else(
     database: str, connection: Connection
 ) -> None:
@@ -134,7 +154,7 @@ async def test_a_span_of_an_enqueue_that_is_refused_says_so_without_the_payload(
     database: str, telemetry: Telemetry
 ) -> None:
     async with Queue(database) as queue:
-        with pytest.raises(Exception, match="kind"):
+        with pytest.raises(InvalidArgumentError, match="kind"):
             await queue.enqueue("k" * 129, {"secret": "canary"})
 
     (span,) = telemetry.spans

@@ -243,7 +243,8 @@ class Finisher:
         if isinstance(what, Release):
             # Its lease runs out and it is swept: late, but not lost.
             self._holdings.discard(job)
-            _trace(job, "refused")
+            if job.run is not None:
+                job.run.decided(job.id, "refused")
         elif isinstance(what, queue.Failure):
             self.release(job, "refused", seconds, error=storable(told))
         elif what is not None and _is_unstorable(error):
@@ -258,7 +259,9 @@ class Finisher:
         if outcome == "released" and isinstance(what, Release):
             self._metrics.released(job, what.reason)
             self._job_log.released(job, what.reason, seconds, what.delay)
-            _trace(job, "snoozed" if what.reason == "snooze" else "released")
+            if job.run is not None:
+                is_snooze = what.reason == "snooze"
+                job.run.decided(job.id, "snoozed" if is_snooze else "released")
             return
         if outcome == "cancel_requested":
             outcome = "cancelled"
@@ -266,12 +269,8 @@ class Finisher:
         self._job_log.ended(
             job, outcome, seconds, what if isinstance(what, queue.Failure) else None
         )
-        _trace(job, outcome)
-
-
-def _trace(job: Job, outcome: str) -> None:
-    if job.run is not None:
-        job.run.decided(job.id, outcome)
+        if job.run is not None:
+            job.run.decided(job.id, outcome)
 
 
 async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:

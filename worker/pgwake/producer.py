@@ -333,10 +333,10 @@ def _array(jobs: Iterable[NewJob], trace: Mapping[str, str]) -> str:
 
 
 def _common(jobs: Iterable[NewJob]) -> tuple[str | None, str | None]:
-    """The kind and the queue of jobs, each if they have the same and it is known."""
-    if not isinstance(jobs, Collection):
+    """The kind and the queue of jobs for their span, if they have the same."""
+    if not tracing.is_loaded() or not isinstance(jobs, Collection):
         return None, None
-    found = {job.kind for job in jobs}, {job.queue for job in jobs}
+    found = {_checked(job).kind for job in jobs}, {job.queue for job in jobs}
     kind, queue = (names.pop() if len(names) == 1 else None for names in found)
     return kind, queue
 

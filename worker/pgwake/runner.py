@@ -116,7 +116,7 @@ class Runner:
         elif monotonic() - job.renewed_at > job.lease_seconds:
             # This process stood still meanwhile: it may be another's by now.
             self._finisher.release(job, "unstarted")
-        elif (run := self._start_run((job,))) is None:
+        elif not tracing.is_loaded() or (run := self._start_run((job,))) is None:
             await self._attempt(job, handler, slot)
         else:
             with run:

@@ -52,11 +52,11 @@ class RunSpan:
     is left and it is known what became of each job.
     """
 
-    def __init__(self, span: trace.Span, job_ids: set[int]) -> None:
+    def __init__(self, span: trace.Span, job_ids: set[int], *, is_batch: bool) -> None:
         self._span = span
         self._undecided = job_ids
         self._outcomes: set[str] = set()
-        self._is_batch = len(job_ids) > 1
+        self._is_batch = is_batch
         self._left_at: int | None = None
 
     @classmethod
@@ -83,7 +83,7 @@ class RunSpan:
         span = tracer.start_span(
             f"run {first.kind}", _ROOT, trace.SpanKind.CONSUMER, attributes, links
         )
-        return cls(span, {job.id for job in jobs})
+        return cls(span, {job.id for job in jobs}, is_batch=is_batch)
 
     @property
     def ids(self) -> dict[str, str]:

@@ -41,7 +41,8 @@ class Untraced:
 _UNTRACED = Untraced()
 
 
-def _is_loaded() -> bool:
+def is_loaded() -> bool:
+    """Whether the functions below have anything to do."""
     return sys.modules.get("opentelemetry.trace") is not None
 
 
@@ -58,7 +59,7 @@ def start_run(
     Returns:
         None where there is no provider of tracers, or its own code has failed.
     """
-    if not _is_loaded():
+    if not is_loaded():
         return None
     from pgwake import spans  # noqa: PLC0415
 
@@ -76,7 +77,7 @@ def enqueueing(kind: str | None, queue: str | None) -> "EnqueueSpan | Untraced":
         kind: Their kind; None: they differ.
         queue: Their queue; None: they differ.
     """
-    if not _is_loaded():
+    if not is_loaded():
         return _UNTRACED
     from pgwake import spans  # noqa: PLC0415
 
@@ -89,7 +90,7 @@ def enqueueing(kind: str | None, queue: str | None) -> "EnqueueSpan | Untraced":
 
 def carrier() -> Mapping[str, str]:
     """Return traceparent, and tracestate if it has any, of the span that is current."""
-    if not _is_loaded():
+    if not is_loaded():
         return NOWHERE
     from pgwake import spans  # noqa: PLC0415
 
@@ -110,7 +111,7 @@ def continued(carrier: Mapping[str, str]) -> Iterator[None]:
 
 def ids() -> dict[str, str]:
     """Return trace_id and span_id of the span that is current, if one is."""
-    if not _is_loaded():
+    if not is_loaded():
         return {}
     from pgwake import spans  # noqa: PLC0415
 
@@ -119,7 +120,7 @@ def ids() -> dict[str, str]:
 
 def flush(seconds: float) -> None:
     """Have what is not yet exported exported, for so long at most."""
-    if _is_loaded():
+    if is_loaded():
         from pgwake import spans  # noqa: PLC0415
 
         spans.flush(seconds)

@@ -157,6 +157,7 @@ class Claimed:
     """As much of a job as its line needs."""
 
     id, kind, queue, attempt, queue_seconds = 1, "kind", "queue", 1, 0.001
+    run = None
 
 
 def human(**fields: Any) -> str:

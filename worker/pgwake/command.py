@@ -19,7 +19,7 @@ from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from pgwake import warden
+from pgwake import tracing, warden
 from pgwake.answer import MAX_BYTES, result_of
 from pgwake.job import Job
 from pgwake.outcomes import Discard, Retry
@@ -223,7 +223,9 @@ def _facts(job: Job) -> dict[str, str]:
         "CREATED_AT": job.created_at.isoformat(),
         "METADATA": job.metadata or "",
     }
-    return {f"PGWAKE_JOB_{name}": value for name, value in facts.items()}
+    # As OpenTelemetry passes context to a process.
+    span = {name.upper(): value for name, value in tracing.carrier().items()}
+    return {f"PGWAKE_JOB_{name}": value for name, value in facts.items()} | span
 
 
 def _name(code: int) -> str:

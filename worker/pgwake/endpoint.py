@@ -22,6 +22,7 @@ from typing import Any, Self
 import httpcore
 import httpx
 
+from pgwake import tracing
 from pgwake.address import Rule
 from pgwake.answer import MAX_BYTES, result_of
 from pgwake.dialer import AddressRefusedError, Dialer
@@ -88,6 +89,7 @@ class HttpClient:
             "idempotency-key": f'"{message_id}"',
             # The receiver's clock is compared with this machine's, not the database's.
             **sign(self._keys, message_id, int(time.time()), body),
+            **tracing.carrier(),
         }
         try:
             async with asyncio.timeout(self._seconds):

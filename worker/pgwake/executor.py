@@ -13,13 +13,13 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from io import BufferedRWPair
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pgwake import logs
+from pgwake import logs, tracing
 from pgwake.job import Job
 from pgwake.jsontext import dumps
 from pgwake.location import Location
@@ -49,10 +49,11 @@ class Order(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What to run."""
+    """What to run, and in which span."""
 
     location: Location
     job: Job
+    trace: Mapping[str, str]
 
 
 class Answer(NamedTuple):
@@ -141,8 +142,9 @@ def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
     try:
         function, signature = _handler(call.location, call.job.kind)
         begin()
-        arguments = signature.bind(call.job.payload_text, call.job)
-        value = function(**arguments)
+        with tracing.continued(call.trace):
+            arguments = signature.bind(call.job.payload_text, call.job)
+            value = function(**arguments)
         result = None if value is None else dumps(value)
     except MemoryError as error:
         return Answer(problem=memory.exceeded(error), is_spent=True)

@@ -17,6 +17,7 @@ from pgwake.jsontext import storable
 from pgwake.metrics import Metrics
 from pgwake.pause import pause
 from pgwake.problem import describe as describe_problem
+from pgwake.problem import type_of
 from pgwake.progress import Reports
 from pgwake.pulse import Pulse
 
@@ -98,6 +99,8 @@ class Finisher:
     ) -> None:
         """End an attempt as failed; see fail_jobs."""
         message, trace = describe_problem(error)
+        if job.run is not None and reason != "cancelled":
+            job.run.failed(job.id, type_of(error) or reason, message, trace)
         failure = queue.Failure(
             job.id, job.lease_id, message, reason, retryable, trace, retry_in
         )
@@ -245,6 +248,8 @@ class Finisher:
         if isinstance(what, Release):
             # Its lease runs out and it is swept: late, but not lost.
             self._holdings.discard(job)
+            if job.run is not None:
+                job.run.decided(job.id, "refused")
         elif isinstance(what, queue.Failure):
             self.release(job, "refused", seconds, error=storable(told))
         elif what is not None and _is_unstorable(error):
@@ -259,6 +264,9 @@ class Finisher:
         if outcome == "released" and isinstance(what, Release):
             self._metrics.released(job, what.reason)
             self._job_log.released(job, what.reason, seconds, what.delay)
+            if job.run is not None:
+                is_snooze = what.reason == "snooze"
+                job.run.decided(job.id, "snoozed" if is_snooze else "released")
             return
         if outcome == "cancel_requested":
             outcome = "cancelled"
@@ -266,6 +274,8 @@ class Finisher:
         self._job_log.ended(
             job, outcome, seconds, what if isinstance(what, queue.Failure) else None
         )
+        if job.run is not None:
+            job.run.decided(job.id, outcome)
 
 
 async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:

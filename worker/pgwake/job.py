@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 import asyncpg
@@ -14,6 +14,9 @@ import asyncpg
 from pgwake.errors import ConfigurationError, InvalidValueError
 from pgwake.jsontext import dumps
 from pgwake.queue import Claim, Connection
+
+if TYPE_CHECKING:
+    from pgwake.spans import RunSpan
 
 StopReason = Literal["timeout", "cancelled", "lease_lost", "shutdown"]
 Isolation = Literal["read_committed", "repeatable_read", "serializable"]
@@ -108,6 +111,7 @@ class Job:
         "metadata",
         "queue",
         "renewed_at",
+        "run",
         "service",
         "started_at",
         "stop_reason",
@@ -142,6 +146,7 @@ class Job:
         self.task: Stoppable | None = None
         self.completion: Completion | None = None
         self.service: Service | None = None
+        self.run: RunSpan | None = None  # its span, where runs have some
 
     id: int
     lease_id: UUID

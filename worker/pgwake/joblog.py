@@ -65,6 +65,8 @@ class JobLog:
             "queue_ms": round(job.queue_seconds * 1000, 1),
             "execution_ms": round(seconds * 1000, 1),
         }
+        if job.run is not None:
+            fields |= job.run.ids
         if failure is not None:
             fields["error"] = failure.message
             if failure.traceback is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from pgwake import tracing
 from pgwake.settings import Settings
 
 _LEVELS = logging.getLevelNamesMapping()
@@ -21,7 +22,9 @@ def configure(settings: Settings, **fields: Any) -> None:
     )
 
     def add_fields(_: Any, __: str, event: Any) -> Any:
-        return {**event, **fields}
+        # The line of a job is not written in its span, and has its own.
+        ids = {} if "trace_id" in event else tracing.ids()
+        return {**event, **ids, **fields}
 
     structlog.configure(
         processors=[

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 
 from pgwake.errors import InvalidArgumentError, InvalidValueError
 from pgwake.jsontext import dumps
+from pgwake.tracing import NOWHERE
 
 OnConflict = Literal["return", "replace", "raise"]
 OnParentFailure = Literal["cancel", "run"]
@@ -22,6 +23,7 @@ _TEXTS = (
     "webhook",
 )
 _NUMBERS = ("priority", "max_attempts")
+_MAX_TRACED = 32_768  # characters of metadata that leave room for more
 _MAY_BE_NONE = ("unique_key", "concurrency_key", "on_parent_failure", "webhook")
 
 
@@ -141,8 +143,12 @@ class NewJob:
                 f"delay is {self.delay!r}: use a timedelta, or seconds"
             ) from None
 
-    def as_json(self) -> str:
-        """Return it as JSON text, as the SQL functions take it."""
+    def as_json(self, trace: Mapping[str, str] = NOWHERE) -> str:
+        """Return it as JSON text, as the SQL functions take it.
+
+        Args:
+            trace: What its metadata is to carry, unless it has a traceparent already.
+        """
         fields = {
             "kind": self.kind,
             "queue": self.queue,
@@ -159,8 +165,21 @@ class NewJob:
             "webhook": self.webhook,
         }
         text = json.dumps({k: v for k, v in fields.items() if v is not None})
-        metadata = self._metadata_text or "null"
+        metadata = self._traced(trace) or "null"
         return f'{text[:-1]}, "payload": {self._payload_text}, "metadata": {metadata}}}'
+
+    def _traced(self, trace: Mapping[str, str]) -> str | None:
+        text = self._metadata_text
+        if not trace:
+            return text
+        members = json.dumps(trace)
+        if text in (None, "{}"):
+            return members
+        if len(text) > _MAX_TRACED or (
+            '"traceparent"' in text and "traceparent" in json.loads(text)
+        ):
+            return text
+        return f"{text[:-1]}, {members[1:]}"
 
     def check_copy(self) -> None:
         """Check that COPY can add it: it looks for no live job.
@@ -174,11 +193,12 @@ class NewJob:
                 " enqueue_many, or on_conflict='raise'"
             )
 
-    def as_line(self, now: datetime) -> str:
+    def as_line(self, now: datetime, trace: Mapping[str, str] = NOWHERE) -> str:
         """Return it as a line of COPY, in the order of queue.producer.COPY_COLUMNS.
 
         Args:
             now: The database's time.
+            trace: See as_json.
         """
         values = (
             self.kind,
@@ -188,7 +208,7 @@ class NewJob:
             (self.run_at or now + self._delay).isoformat(),
             None if self.max_attempts is None else str(self.max_attempts),
             self.unique_key,
-            self._metadata_text,
+            self._traced(trace),
             self.concurrency_key,
             "{" + ",".join(map(str, self.depends_on)) + "}"
             if self.depends_on

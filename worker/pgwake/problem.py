@@ -20,6 +20,7 @@ class ReportedError(PgwakeError):
         reason: As fail_jobs takes it.
         retryable: Whether another attempt may help.
         retry_in: How long until then; None: the backoff.
+        error_type: The class of the error; None: it was none.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class ReportedError(PgwakeError):
         *,
         retryable: bool = True,
         retry_in: timedelta | None = None,
+        error_type: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -37,6 +39,7 @@ class ReportedError(PgwakeError):
         self.reason = reason
         self.retryable = retryable
         self.retry_in = retry_in
+        self.error_type = error_type
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle all of it, not the message alone."""
@@ -45,19 +48,32 @@ class ReportedError(PgwakeError):
 
 def report(error: BaseException) -> ReportedError | Snooze:
     """Put an error into a form that another process understands."""
-    match outcome := outcome_of(error):
-        case Snooze():
-            return outcome
+    outcome = outcome_of(error)
+    if isinstance(outcome, Snooze):
+        return outcome
+    told = ReportedError(*describe(outcome), error_type=type_of(outcome))
+    match outcome:
         case Retry():
-            return ReportedError(*describe(outcome), retry_in=outcome.delay)
+            told.retry_in = outcome.delay
         case Discard():
-            return ReportedError(*describe(outcome), "discarded", retryable=False)
+            told.reason, told.retryable = "discarded", False
         case InvalidPayloadError():
-            return ReportedError(str(outcome), None, "invalid", retryable=False)
+            told = ReportedError(str(outcome), None, "invalid", retryable=False)
         case InvalidValueError():
-            return ReportedError(*describe(outcome), "invalid")
-        case _:
-            return ReportedError(*describe(outcome))
+            told.reason = "invalid"
+    return told
+
+
+def type_of(error: BaseException | str) -> str | None:
+    """Return the name of an error's class, or of its cause's, with its module."""
+    if isinstance(error, str):
+        return None
+    if isinstance(error, ReportedError):
+        return error.error_type
+    if isinstance(error, Outcome):
+        error = error.__cause__ or error
+    module, name = type(error).__module__, type(error).__qualname__
+    return name if module == "builtins" else f"{module}.{name}"
 
 
 def describe(error: BaseException | str) -> tuple[str, str | None]:

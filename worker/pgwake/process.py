@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import structlog
 
-from pgwake import logs
+from pgwake import logs, tracing
 from pgwake.errors import EXIT_CONFIG, ConfigurationError
 from pgwake.queue import Crashed
 from pgwake.registry import registry
@@ -20,6 +20,8 @@ from pgwake.settings import Settings
 from pgwake.worker import Worker, import_handlers
 
 log = structlog.get_logger()
+
+FLUSH_SECONDS = 3.0  # that the last spans may take to be exported
 
 
 def main() -> NoReturn:
@@ -51,6 +53,7 @@ def _leave(code: int) -> NoReturn:
     A thread that still runs a job would keep the interpreter from ending, a task that
     swallows its cancellation the loop.
     """
+    tracing.flush(FLUSH_SECONDS)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
+from pgwake import tracing
 from pgwake.executor import LENGTH, Answer, Call, Order
 from pgwake.job import Job
 from pgwake.problem import ReportedError
@@ -73,7 +74,8 @@ class Processes:
             Snooze: As the handler said.
         """
         assert handler.location is not None  # noqa: S101, its caller has looked
-        process = await self._begin(pickle.dumps(Call(handler.location, job)))
+        call = Call(handler.location, job, tracing.carrier())
+        process = await self._begin(pickle.dumps(call))
         try:
             began(job, handler)
             answer = process.answer or await process.read()

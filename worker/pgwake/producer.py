@@ -7,6 +7,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
+from pgwake import tracing
 from pgwake.adapters import AsyncAdapter, AsyncTarget, SyncAdapter, SyncTarget, adapt
 from pgwake.adapters.bridge import BridgeAdapter
 from pgwake.adapters.refusals import refusals
@@ -74,7 +75,10 @@ class AsyncQueue:
 
     async def add(self, job: NewJob) -> int:
         """Add a job that is made already; see enqueue."""
-        return await self._ask(producer.enqueue(job.as_json()))
+        with tracing.enqueueing(job.kind, job.queue) as call:
+            job_id = await self._ask(producer.enqueue(job.as_json(call.carrier)))
+            call.added(job_id)
+        return job_id
 
     async def enqueue_many(self, jobs: Iterable[NewJob]) -> list[int]:
         """Add jobs by one statement, all or none; their ids, in order.
@@ -84,7 +88,10 @@ class AsyncQueue:
             DuplicateJobError: The unique key of one is taken, and its on_conflict is
                 raise.
         """
-        return await self._ask(producer.enqueue_many(_array(jobs)))
+        many = [_checked(job) for job in jobs]
+        with tracing.enqueueing(*_common(many)) as call:
+            call.counted(len(many))
+            return await self._ask(producer.enqueue_many(_array(many, call.carrier)))
 
     async def copy(self, jobs: Iterable[NewJob]) -> int:
         """Add very many jobs by COPY, all or none; how many.
@@ -96,10 +103,12 @@ class AsyncQueue:
             InvalidArgumentError: One can't be meant.
             DuplicateJobError: A unique key is taken.
         """
-        now = await self._ask(producer.now())
-        lines = _Lines(jobs, now)
-        with refusals():
-            await self._adapter.copy(lines)
+        with tracing.enqueueing(*_common(jobs)) as call:
+            now = await self._ask(producer.now())
+            lines = _Lines(jobs, now, call.carrier)
+            with refusals():
+                await self._adapter.copy(lines)
+            call.counted(lines.count)
         return lines.count
 
     async def get_job(self, job_id: int) -> dict[str, Any]:
@@ -216,17 +225,25 @@ class SyncQueue:
 
     def add(self, job: NewJob) -> int:
         """Add a job that is made already; see AsyncQueue.enqueue."""
-        return self._ask(producer.enqueue(job.as_json()))
+        with tracing.enqueueing(job.kind, job.queue) as call:
+            job_id = self._ask(producer.enqueue(job.as_json(call.carrier)))
+            call.added(job_id)
+        return job_id
 
     def enqueue_many(self, jobs: Iterable[NewJob]) -> list[int]:
         """Add jobs by one statement; see AsyncQueue.enqueue_many."""
-        return self._ask(producer.enqueue_many(_array(jobs)))
+        many = [_checked(job) for job in jobs]
+        with tracing.enqueueing(*_common(many)) as call:
+            call.counted(len(many))
+            return self._ask(producer.enqueue_many(_array(many, call.carrier)))
 
     def copy(self, jobs: Iterable[NewJob]) -> int:
         """Add very many jobs by COPY; see AsyncQueue.copy."""
-        lines = _Lines(jobs, self._ask(producer.now()))
-        with refusals():
-            self._adapter.copy(lines)
+        with tracing.enqueueing(*_common(jobs)) as call:
+            lines = _Lines(jobs, self._ask(producer.now()), call.carrier)
+            with refusals():
+                self._adapter.copy(lines)
+            call.counted(lines.count)
         return lines.count
 
     def get_job(self, job_id: int) -> dict[str, Any]:
@@ -286,8 +303,10 @@ def Queue(  # noqa: N802, what it returns is one
 class _Lines:
     """The text of COPY, in chunks; how many jobs there were."""
 
-    def __init__(self, jobs: Iterable[NewJob], now: datetime) -> None:
-        self._jobs, self._now = jobs, now
+    def __init__(
+        self, jobs: Iterable[NewJob], now: datetime, trace: Mapping[str, str]
+    ) -> None:
+        self._jobs, self._now, self._trace = jobs, now, trace
         self.count = 0
         if isinstance(jobs, Collection):  # before the transaction is aborted by one
             for job in jobs:
@@ -298,7 +317,7 @@ class _Lines:
         size = 0
         for job in self._jobs:
             _checked(job).check_copy()
-            line = job.as_line(self._now)
+            line = job.as_line(self._now, self._trace)
             lines.append(line)
             size += len(line)
             self.count += 1
@@ -309,8 +328,17 @@ class _Lines:
             yield "".join(lines)
 
 
-def _array(jobs: Iterable[NewJob]) -> str:
-    return "[" + ",".join(_checked(job).as_json() for job in jobs) + "]"
+def _array(jobs: Iterable[NewJob], trace: Mapping[str, str]) -> str:
+    return "[" + ",".join(job.as_json(trace) for job in jobs) + "]"
+
+
+def _common(jobs: Iterable[NewJob]) -> tuple[str | None, str | None]:
+    """The kind and the queue of jobs for their span, if they have the same."""
+    if not tracing.is_loaded() or not isinstance(jobs, Collection):
+        return None, None
+    found = {_checked(job).kind for job in jobs}, {job.queue for job in jobs}
+    kind, queue = (names.pop() if len(names) == 1 else None for names in found)
+    return kind, queue
 
 
 def _checked(job: object) -> NewJob:

@@ -3,13 +3,14 @@
 import asyncio
 import functools
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from pgwake import tracing
 from pgwake.batch import Batch, Member, ends_of
 from pgwake.calls import Calls
 from pgwake.errors import InvalidPayloadError, InvalidValueError
@@ -19,6 +20,9 @@ from pgwake.job import Job, Service
 from pgwake.outcomes import Discard, Retry, Snooze, outcome_of
 from pgwake.problem import ReportedError
 from pgwake.registry import Handler, Registry
+
+if TYPE_CHECKING:
+    from pgwake.spans import RunSpan
 
 log = structlog.get_logger()
 
@@ -31,15 +35,22 @@ class Runner:
         finisher: Where ends go.
         calls: How handlers are called.
         service: What handlers may ask for.
+        worker: Whose runs get spans; None: none do.
     """
 
     def __init__(
-        self, registry: Registry, finisher: Finisher, calls: Calls, service: Service
+        self,
+        registry: Registry,
+        finisher: Finisher,
+        calls: Calls,
+        service: Service,
+        worker: str | None,
     ) -> None:
         self._registry = registry
         self._finisher = finisher
         self._calls = calls
         self._service = service
+        self._worker = worker
         self.running: set[Job] = set()
         self._slots: set[asyncio.Task[None]] = set()
         self._is_closing = False
@@ -105,8 +116,22 @@ class Runner:
         elif monotonic() - job.renewed_at > job.lease_seconds:
             # This process stood still meanwhile: it may be another's by now.
             self._finisher.release(job, "unstarted")
-        else:
+        elif not tracing.is_loaded() or (run := self._start_run((job,))) is None:
             await self._attempt(job, handler, slot)
+        else:
+            with run:
+                await self._attempt(job, handler, slot)
+
+    def _start_run(
+        self, jobs: Sequence[Job], *, is_batch: bool = False
+    ) -> "RunSpan | None":
+        if self._worker is None:
+            return None
+        run = tracing.start_run(jobs, self._worker, is_batch=is_batch)
+        if run is not None:
+            for job in jobs:
+                job.run = run
+        return run
 
     async def _attempt(
         self, job: Job, handler: Handler, slot: "asyncio.Task[None]"
@@ -180,7 +205,8 @@ class Runner:
                     self._raised(job, 0.0, error)
         if jobs:
             arguments = batch.arguments(jobs, items)
-            await self._attempt_batch(jobs, handler, arguments, slot)
+            with self._start_run(jobs, is_batch=True) or nullcontext():
+                await self._attempt_batch(jobs, handler, arguments, slot)
 
     async def _attempt_batch(
         self,

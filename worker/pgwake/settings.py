@@ -122,6 +122,12 @@ class Settings(BaseSettings):
         "one. Failures are always logged",
     )
 
+    tracing: bool = Field(
+        default=True,
+        description="whether runs get spans, where the handlers' modules set "
+        "OpenTelemetry up",
+    )
+
     http_handlers: Pairs = Field(
         default={},
         description="kinds served by HTTP endpoints: a JSON object of their URLs, or "

@@ -221,7 +221,13 @@ class Worker:
             finisher,
             reports,
         )
-        runner = Runner(self.registry, finisher, Calls(threads, processes), service)
+        runner = Runner(
+            self.registry,
+            finisher,
+            Calls(threads, processes),
+            service,
+            self.name if settings.tracing else None,
+        )
         try:
             await lifeline.start()
             log.info(

@@ -178,7 +178,11 @@ class Rehearsal:
         )
         self._processes = Processes(Settings.load(), WORKER, has_own_log=False)
         self._runner = Runner(
-            registry, self._recorder, Calls(threads, self._processes), self._service
+            registry,
+            self._recorder,
+            Calls(threads, self._processes),
+            self._service,
+            WORKER,
         )
         self._scheduler = Scheduler(session, Metrics([]))
         self._feed = Feed("", 1)

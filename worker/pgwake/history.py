@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-LENGTH = 180  # samples, one each 10 s
+INTERVAL_SECONDS = 10.0
+LENGTH = 180  # samples
 MAX_QUEUES = 200  # that a sample keeps, those first by name
 
 

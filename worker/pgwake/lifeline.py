@@ -13,7 +13,9 @@ from pgwake.feed import Feed
 from pgwake.finisher import Finisher
 from pgwake.history import History
 from pgwake.http.application import application
+from pgwake.http.desk import Desk
 from pgwake.http.health import Health
+from pgwake.http.pool import Pool
 from pgwake.http.server import bind, serve
 from pgwake.job import Job, StopReason
 from pgwake.listener import Listener
@@ -63,8 +65,6 @@ class Lifeline:
         self._settings = settings
         self._beat_fd = beat_fd
         self._http_port = http_port
-        self._metrics = metrics
-        self._history = history
         self._main = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -72,6 +72,17 @@ class Lifeline:
         self._started: asyncio.Future[None] = self._main.create_future()
         self._ended: asyncio.Future[None] = self._main.create_future()
         self.health = Health()
+        self._desk = Desk(
+            settings,
+            metrics,
+            self.health,
+            history,
+            Pool(
+                settings.dsn,
+                names.api_application_name(worker),
+                settings.query_timeout,
+            ),
+        )
         self._session = Session(settings.dsn, name, "lifeline", settings.query_timeout)
         self._listener = Listener(
             settings.listen_dsn,
@@ -167,8 +178,7 @@ class Lifeline:
             async with asyncio.TaskGroup() as tasks:
                 if self._http_port:
                     listening = bind(self._settings.http_host, self._http_port)
-                    served = application(self._metrics, self.health)
-                    tasks.create_task(serve(served, listening))
+                    tasks.create_task(serve(application(self._desk), listening))
                 if self._beat_fd is not None:
                     tasks.create_task(self._watchdog.beat(self._beat_fd))
                 tasks.create_task(self._listener.run())
@@ -180,6 +190,7 @@ class Lifeline:
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
+            self._desk.pool.close()
             self._session.close()
 
     def _tell_main(self, function: Callable[..., object], *arguments: object) -> None:

@@ -24,3 +24,8 @@ def application_name(worker: str) -> str:
 def handlers_application_name(worker: str) -> str:
     """Return that of the sessions in which its handlers complete their jobs."""
     return f"{application_name(worker)}/tx"
+
+
+def api_application_name(worker: str) -> str:
+    """Return that of its HTTP API's sessions: nobody waits for their end."""
+    return f"{application_name(worker)}/http"

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 from pgwake import queue
 from pgwake.connection import Connection
-from pgwake.history import History
+from pgwake.history import INTERVAL_SECONDS, History
 from pgwake.metrics import Metrics
 
-SAMPLE_SECONDS = 10.0
+SAMPLE_SECONDS = INTERVAL_SECONDS
 
 
 class Sampler:

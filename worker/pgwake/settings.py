@@ -103,6 +103,12 @@ class Settings(BaseSettings):
         description="opens the HTTP API and the status page to whoever has it: 16 to "
         "256 letters, digits and -._~+/=; without it only metrics and health answer",
     )
+    http_max_body: int = Field(
+        default=2**20,
+        ge=1024,
+        le=2**28,
+        description="bytes that a request to the HTTP API may have",
+    )
     log_format: Literal["auto", "human", "json"] = Field(
         default="auto", description="auto: human on a terminal, json otherwise"
     )

@@ -2,33 +2,47 @@
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pgwake.http.health import Health
-from pgwake.metrics import Metrics
+from pgwake.http import failed, jobs, openapi, push, queues, workers
+from pgwake.http.desk import Desk
+from pgwake.http.problems import answer_http
+
+OPERATIONS = (
+    *queues.OPERATIONS,
+    *push.OPERATIONS,
+    *jobs.OPERATIONS,
+    *failed.OPERATIONS,
+    *workers.OPERATIONS,
+)
 
 
-def application(metrics: Metrics, health: Health) -> Starlette:
-    """Return the application: /metrics, /healthz, /readyz."""
+def application(desk: Desk) -> Starlette:
+    """Return the application: metrics, health, and the API where there is a token."""
 
     async def show_metrics(_: Request) -> Response:
-        return Response(metrics.render(), media_type=CONTENT_TYPE_LATEST)
+        return Response(desk.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
     async def healthz(_: Request) -> Response:
-        return _answer(health.problems)
+        return _answer(desk.health.problems)
 
     async def readyz(_: Request) -> Response:
-        return _answer(health.obstacles)
+        return _answer(desk.health.obstacles)
 
-    return Starlette(
-        routes=[
-            Route("/metrics", show_metrics),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
+    routes = [
+        Route("/metrics", show_metrics),
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+    ]
+    if desk.token is not None:
+        routes += [
+            *(operation.route(desk, desk.token) for operation in OPERATIONS),
+            openapi.route(desk.token, OPERATIONS),
         ]
-    )
+    return Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
 
 
 def _answer(problems: list[str]) -> Response:

@@ -1,0 +1,103 @@
+"""What the fields of requests and answers can hold."""
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
+
+MAX_ID = 2**63 - 1
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+
+
+class Request(BaseModel):
+    """What a client sends: a field that is not known is an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class Parameters(BaseModel):
+    """Parameters of path and query; they come as text."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class Answer(BaseModel):
+    """What the service answers; the document says it, the database makes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def _bytes(limit: int) -> AfterValidator:
+    def check(text: str) -> str:
+        if not 1 <= len(text.encode()) <= limit:
+            raise ValueError(f"it has {len(text.encode())} bytes, use 1 to {limit}")
+        if "\0" in text:
+            raise ValueError("it holds NUL, which PostgreSQL can't store")
+        return text
+
+    return AfterValidator(check)
+
+
+def _text(limit: int, what: str) -> WithJsonSchema:
+    return WithJsonSchema(
+        {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": limit,
+            "pattern": "^[^\\u0000]*$",
+            "description": f"{what}: 1 to {limit} bytes",
+        }
+    )
+
+
+def _whole(text: Any) -> Any:
+    if isinstance(text, str) and not re.fullmatch(r"[0-9]{1,19}", text, re.ASCII):
+        raise ValueError("use a whole number, in digits")
+    return text
+
+
+def _instant(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("use a text, such as 2027-01-31T08:00:00+01:00")  # noqa: TRY004
+    if not _RFC_3339.fullmatch(value):
+        raise ValueError(
+            "use a time as RFC 3339 has it, with an offset: 2027-01-31T08:00:00+01:00"
+        )
+    return datetime.fromisoformat(value.upper())
+
+
+QueueName = Annotated[str, _bytes(128), _text(128, "name of a queue")]
+Kind = Annotated[str, _bytes(128), _text(128, "which handler runs it")]
+Key = Annotated[str, _bytes(512), _text(512, "a key")]
+WorkerName = Annotated[str, _bytes(512), _text(512, "name of a worker")]
+JobId = Annotated[
+    int, BeforeValidator(_whole), Field(ge=1, le=MAX_ID, description="id of a job")
+]
+Limit = Annotated[
+    int, BeforeValidator(_whole), Field(ge=1, le=500, description="how many at most")
+]
+Instant = Annotated[
+    datetime,
+    BeforeValidator(_instant),
+    WithJsonSchema(
+        {"type": "string", "format": "date-time", "examples": ["2027-01-31T07:00:00Z"]}
+    ),
+]
+Status = Literal["waiting", "pending", "running", "failed", "completed", "cancelled"]
+
+# Of answers.
+Count = Annotated[int, Field(ge=0)]
+Milliseconds = Annotated[
+    float | None, Field(description="null: there were none in the last five minutes")
+]
+Time = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pgwake.http import failed, jobs, openapi, push, queues, workers
+from pgwake.http.assets import page_routes
 from pgwake.http.desk import Desk
 from pgwake.http.problems import answer_http
 
@@ -21,7 +22,7 @@ OPERATIONS = (
 
 
 def application(desk: Desk) -> Starlette:
-    """Return the application: metrics, health, and the API where there is a token."""
+    """Return the application: metrics, health; with a token the API and page."""
 
     async def show_metrics(_: Request) -> Response:
         return Response(desk.metrics.render(), media_type=CONTENT_TYPE_LATEST)
@@ -41,6 +42,7 @@ def application(desk: Desk) -> Starlette:
         routes += [
             *(operation.route(desk, desk.token) for operation in OPERATIONS),
             openapi.route(desk.token, OPERATIONS),
+            *page_routes(),
         ]
     return Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
 

@@ -75,6 +75,8 @@ function showActions(cell, group, act) {
   cell.group = group;
   const [button, list] = cell.children;
   setText(button, 'Retry');
+  // Put there by hand: without a fingerprint, all of its queue and kind would be meant.
+  button.hidden = group.fingerprint == null;
   const { queue, kind } = group;
   setAttribute(button, 'aria-label', `Retry ${counted(group.count, 'job')} of kind ${visible(kind)}`);
   setAttribute(list, 'href', address('jobs', { queue, kind, status: 'failed' }));

@@ -104,7 +104,7 @@ export function showProgress(parent, progress, text) {
   const done = Number(progress?.done);
   const of = Number(progress?.of);
   if (!(done >= 0 && of > 0)) {
-    parent.replaceChildren(progress == null ? '' : text(progress));
+    setText(parent, progress == null ? '' : text(progress));
     return;
   }
   if (!parent.querySelector('progress')) {
@@ -117,3 +117,6 @@ export function showProgress(parent, progress, text) {
   setAttribute(bar, 'value', Math.min(done, of));
   setText(label, `${count(done)} of ${count(of)}`);
 }
+
+/** A column's name as a label: unique_key is Unique key. */
+export const title = (name) => name[0].toUpperCase() + name.slice(1).replaceAll('_', ' ');

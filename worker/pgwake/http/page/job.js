@@ -4,19 +4,21 @@ import { Problem, get, post } from './api.js';
 import { ask } from './dialog.js';
 import { h, keyed, setText, showLink } from './dom.js';
 import { address } from './filters.js';
-import { showStatus, showTime, visible, visibleLines } from './format.js';
+import { showStatus, showTime, title, visible, visibleLines } from './format.js';
 import { jsonBox, short } from './json.js';
 import { table } from './table.js';
 
 const LIVE = ['waiting', 'pending', 'running'];
 const BOXES = ['payload', 'result', 'metadata', 'progress'];
-const ELSEWHERE = new Set([...BOXES, 'id', 'status', 'errors', 'explanation']);
-const FIRST = ['kind', 'queue', 'priority', 'attempt', 'created_at', 'run_at', 'started_at', 'finished_at', 'worker'];
+const ELSEWHERE = new Set([...BOXES, 'id', 'status', 'errors', 'explanation', 'claimed_by']);
+const FIRST = [
+  ...['kind', 'queue', 'priority', 'created_at', 'run_at', 'started_at', 'finished_at', 'worker'],
+  ...['attempt', 'max_attempts', 'unique_key', 'concurrency_key', 'depends_on'],
+];
 const LINKS = {
   queue: (queue) => address('jobs', { queue }),
   kind: (kind) => address('jobs', { kind }),
   worker: (worker) => address('jobs', { worker }),
-  claimed_by: (worker) => address('jobs', { worker }),
 };
 
 export function job({ id }, { act }) {
@@ -40,7 +42,7 @@ export function job({ id }, { act }) {
     attemptsSection,
     boxSections[0],
     boxSections.slice(1),
-    section('All there is', facts),
+    section('Details', facts),
   );
   let shown;
 
@@ -53,7 +55,8 @@ export function job({ id }, { act }) {
     setText(what, `${visible(row.kind)} in ${visible(row.queue)}`);
     cancel.hidden = !LIVE.includes(row.status);
     retry.hidden = !['failed', 'cancelled'].includes(row.status);
-    setText(why, visibleLines(row.explanation ?? ''));
+    // Its list of failed attempts is the table below.
+    setText(why, visibleLines(row.explanation.split('\nFailed attempts:')[0]));
     attemptsSection.hidden = !row.errors?.length;
     attempts.update(Array.isArray(row.errors) ? row.errors.map((error, n) => ({ error, n })).reverse() : []);
     BOXES.forEach((name, n) => {
@@ -82,15 +85,13 @@ export function job({ id }, { act }) {
   };
 }
 
-const title = (name) => name[0].toUpperCase() + name.slice(1).replaceAll('_', ' ');
-
 const section = (heading, ...content) =>
   h('section', { class: 'panel', 'aria-label': heading }, h('h2', {}, heading), content);
 
 function makeFact([name]) {
   const value = h('dd');
   return {
-    element: h('div', {}, h('dt', {}, title(name.replace(/_at$/, ''))), value),
+    element: h('div', {}, h('dt', {}, name === 'run_at' ? 'Due' : title(name.replace(/_at$/, ''))), value),
     update: ([, fact]) => showFact(value, name, fact),
   };
 }

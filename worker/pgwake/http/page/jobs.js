@@ -3,7 +3,7 @@
 import { get, query } from './api.js';
 import { h, setText } from './dom.js';
 import { address, filterForm } from './filters.js';
-import { count, relative, showProgress, showStatus, showTime } from './format.js';
+import { count, relative, showProgress, showStatus, showTime, title } from './format.js';
 import { short } from './json.js';
 import { jobIds, names } from './running.js';
 import { numbers, table } from './table.js';
@@ -63,8 +63,9 @@ export function jobs(parameters) {
             { name: 'status', label: 'Status', options: STATUSES },
             { name: 'queue', label: 'Queue' },
             { name: 'kind', label: 'Kind' },
-            { name: 'worker', label: 'Worker' },
-            { name: 'unique_key', label: 'Unique key' },
+            ...['worker', 'unique_key']
+              .filter((name) => filters[name])
+              .map((name) => ({ name, label: title(name) })),
           ],
           filters,
         ),

@@ -126,8 +126,8 @@ export class Live {
           retry = FIRST_RETRY;
         });
       } catch (error) {
-        // A wrong token is told by what is read; without events there are reads.
-        if (error instanceof Problem && error.status < 500) retry = LAST_RETRY;
+        // A wrong token is told by what is read.
+        if (error instanceof Problem) retry = LAST_RETRY;
       }
       if (signal.aborted) return;
       this.#setStreaming(false);
@@ -168,9 +168,9 @@ export class Live {
 
   #take(event, data) {
     if (event === 'job_status_changed') {
-      this.#setStreaming(true);
       if (this.#concerns(parse(data))) this.#news();
     } else {
+      this.#setStreaming(event !== 'poll'); // the server itself may hear nothing
       this.#news();
     }
   }

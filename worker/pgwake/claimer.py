@@ -16,6 +16,7 @@ from pgwake.connection import Session, describe
 from pgwake.feed import Feed
 from pgwake.job import Job
 from pgwake.metrics import Metrics
+from pgwake.pulse import Pulse
 
 log = structlog.get_logger()
 
@@ -75,6 +76,7 @@ class Claimer:
         self._holdings = holdings
         self._metrics = metrics
         self._gate = gate
+        self.pulse = Pulse(f"the claims of queue {feed.queue}", session, poll_interval)
         self._tell_bell = wish
         self._wish: Wish | None = None
         self._role = Role.ALONE
@@ -127,7 +129,8 @@ class Claimer:
 
     async def claim_suspect(self) -> bool:
         """Claim one job that crashed twice or more; whether there was one due."""
-        claim = await self._claim(1, suspects=True)
+        with self.pulse.asking():
+            claim = await self._claim(1, suspects=True)
         return claim is not None and bool(claim.jobs)
 
     async def _look(self, count: int) -> queue.Claim | None:
@@ -136,8 +139,9 @@ class Claimer:
             SLOW_LOOK_SECONDS, self._want, Wish.WORK
         )
         try:
-            async with self._gate:
-                return await self._claim(count)
+            with self.pulse.asking():
+                async with self._gate:
+                    return await self._claim(count)
         finally:
             slow.cancel()
 
@@ -157,6 +161,7 @@ class Claimer:
                 )
             )
         except asyncpg.PostgresError as error:
+            self.pulse.is_refused = True
             log.error(
                 "claim refused",
                 queue=self.feed.queue,
@@ -164,6 +169,7 @@ class Claimer:
                 hint=error.hint,
             )
             return None
+        self.pulse.is_refused = False
         self._metrics.claim_seconds.observe(monotonic() - started)
         self._is_limited = claim.is_limited
         if not suspects:
@@ -192,7 +198,8 @@ class Claimer:
                 async with asyncio.timeout(HOARD_SECONDS):
                     await feed.room.wait()
             except TimeoutError:
-                await self._give_back()
+                with self.pulse.asking():
+                    await self._give_back()
             finally:
                 off_duty.cancel()
 

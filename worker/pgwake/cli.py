@@ -18,6 +18,7 @@ from pgwake import (
     cli_jobs,
     cli_queues,
     cli_schedules,
+    cli_serve,
     cli_wait,
     install,
     logs,
@@ -131,6 +132,9 @@ def run(
         )
     logs.configure(settings, worker=f"supervisor:{names.new_worker_name()}")
     sys.exit(asyncio.run(Supervisor(settings).run()))
+
+
+app.command()(cli_serve.serve)
 
 
 @app.command()

@@ -4,13 +4,22 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import asyncpg
 import structlog
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 T = TypeVar("T")
+
+
+class Fault(NamedTuple):
+    """Why a session has no answer: since when, on the monotonic clock, and SQLSTATE."""
+
+    since: float
+    code: str | None
+
+
 log = structlog.get_logger()
 
 # Set on every session, so that what a role or a database sets for others can't break a
@@ -149,6 +158,12 @@ class Session:
         name: The application_name.
         role: What it is for, in the log.
         timeout: Deadline of a connect and of a call, in seconds.
+
+    Attributes:
+        up_since: When its connection was opened, on the monotonic clock; None: it has
+            none.
+        tried_at: When it last began to ask, or was last used.
+        fault: Why the call that goes on has no answer yet; None: nothing is wrong.
     """
 
     def __init__(
@@ -160,6 +175,8 @@ class Session:
     ) -> None:
         self.role = role
         self.up_since: float | None = None
+        self.tried_at = monotonic()
+        self.fault: Fault | None = None
         self.dsn = dsn
         self._name = name
         self._timeout = timeout
@@ -184,23 +201,29 @@ class Session:
         """
         failures = 0
         async with self._turn:
-            while True:
-                try:
-                    async with asyncio.timeout(self._timeout):
-                        answer = await query(await self._connected())
-                except Exception as error:
-                    refused = self._connection is None and not is_first
-                    if not (refused or is_transient(error)):
+            try:
+                while True:
+                    self.tried_at = monotonic()
+                    try:
+                        async with asyncio.timeout(self._timeout):
+                            answer = await query(await self._connected())
+                    except Exception as error:
+                        refused = self._connection is None and not is_first
+                        if not (refused or is_transient(error)):
+                            raise
+                        failures += 1
+                        await self._recover(error, failures)
+                    except BaseException:
+                        self.close()  # cancelled in the middle of a statement
                         raise
-                    failures += 1
-                    await self._recover(error, failures)
-                except BaseException:
-                    self.close()  # cancelled in the middle of a statement
-                    raise
-                else:
-                    if failures:
-                        log.info("session recovered", role=self.role, failures=failures)
-                    return answer
+                    else:
+                        if failures:
+                            log.info(
+                                "session recovered", role=self.role, failures=failures
+                            )
+                        return answer
+            finally:
+                self.fault = None
 
     async def _connected(self) -> Connection:
         if self._connection is not None and self._connection.is_closed():
@@ -214,6 +237,8 @@ class Session:
         if failures <= 3 and getattr(error, "sqlstate", None) in _AT_ONCE:
             return
         self.close()
+        since = monotonic() if self.fault is None else self.fault.since
+        self.fault = Fault(since, getattr(error, "sqlstate", None))
         report = log.warning if failures == 1 else log.debug
         report(
             "session failed",

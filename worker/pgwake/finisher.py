@@ -18,6 +18,7 @@ from pgwake.metrics import Metrics
 from pgwake.pause import pause
 from pgwake.problem import describe as describe_problem
 from pgwake.progress import Reports
+from pgwake.pulse import Pulse
 
 log = structlog.get_logger()
 
@@ -74,6 +75,7 @@ class Finisher:
         self._metrics = metrics
         self._job_log = job_log
         self._reports = reports
+        self.pulse = Pulse("the writing of ends", session)
         self._ends: list[End] = []
         self._more = asyncio.Event()
         self._enough = asyncio.Event()
@@ -182,9 +184,11 @@ class Finisher:
     async def run(self) -> None:
         """Write for ever: at once after a pause, in batches while busy."""
         while True:
+            self.pulse.rest()
             await self._more.wait()
             started = monotonic()
-            await self._flush()
+            with self.pulse.asking():
+                await self._flush()
             if not self._ends:
                 self._more.clear()
                 self._written.set()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pgwake.connection import connect
-from pgwake.queue import schema_version
+from pgwake.queue import SCHEMA_VERSION, schema_version
 
 
 def sql_directory() -> Path:
@@ -25,6 +25,17 @@ def _lines(path: Path) -> Iterator[str]:
             yield from _lines(path.parent / argument)
         elif not command.startswith("\\"):
             yield line
+
+
+def version_problem(version: int | None) -> str | None:
+    """Return what is wrong with an installed version, None where there is none."""
+    if version == SCHEMA_VERSION:
+        return None
+    found = "no pgwake schema" if version is None else f"pgwake schema {version}"
+    return (
+        f"the database has {found}, this version needs {SCHEMA_VERSION}: run `pgwake "
+        "init` with the version that the workers have"
+    )
 
 
 async def install(dsn: str, timeout: float = 60.0) -> tuple[int | None, int]:  # noqa: ASYNC109

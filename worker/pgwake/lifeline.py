@@ -14,6 +14,7 @@ from pgwake.finisher import Finisher
 from pgwake.history import History
 from pgwake.http.application import application
 from pgwake.http.desk import Desk
+from pgwake.http.events import Hub
 from pgwake.http.health import Health
 from pgwake.http.pool import Pool
 from pgwake.http.server import bind, serve
@@ -37,6 +38,7 @@ class Lifeline:
         holdings: The jobs that the process holds; exactly these are renewed.
         feeds: Where unstarted jobs are taken back from when the main loop is blocked.
         finisher: Whose ends are written when the process has to be ended.
+        health: What HTTP answers of the worker's health.
         metrics: What HTTP shows.
         history: What the status page draws.
         tell_claimer: Called on the main loop; see Listener.
@@ -54,6 +56,7 @@ class Lifeline:
         holdings: set[Job],
         feeds: Sequence[Feed],
         finisher: Finisher,
+        health: Health,
         metrics: Metrics,
         history: History,
         tell_claimer: Callable[[str, Role, Cause | None], None],
@@ -65,23 +68,21 @@ class Lifeline:
         self._settings = settings
         self._beat_fd = beat_fd
         self._http_port = http_port
+        self.health = health
         self._main = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._started: asyncio.Future[None] = self._main.create_future()
         self._ended: asyncio.Future[None] = self._main.create_future()
-        self.health = Health()
+        api_name = names.api_application_name(worker)
         self._desk = Desk(
             settings,
             metrics,
-            self.health,
+            health,
             history,
-            Pool(
-                settings.dsn,
-                names.api_application_name(worker),
-                settings.query_timeout,
-            ),
+            Pool(settings.dsn, api_name, settings.query_timeout),
+            Hub(settings.listen_dsn, api_name),
         )
         self._session = Session(settings.dsn, name, "lifeline", settings.query_timeout)
         self._listener = Listener(
@@ -100,7 +101,7 @@ class Lifeline:
             feeds=feeds,
             finisher=finisher,
             metrics=metrics,
-            health=self.health,
+            health=health,
             tell_main=self._tell_main,
             main_is_blocked=self._listener.set_away,
             stop_claiming=stop_claiming,
@@ -179,6 +180,7 @@ class Lifeline:
                 if self._http_port:
                     listening = bind(self._settings.http_host, self._http_port)
                     tasks.create_task(serve(application(self._desk), listening))
+                    tasks.create_task(self._desk.hub.run())
                 if self._beat_fd is not None:
                     tasks.create_task(self._watchdog.beat(self._beat_fd))
                 tasks.create_task(self._listener.run())

@@ -13,6 +13,7 @@ from pgwake.connection import MAX_BACKOFF_SECONDS, Connection, Session, describe
 from pgwake.http.health import Health
 from pgwake.metrics import Metrics
 from pgwake.presence import Presence
+from pgwake.pulse import Pulse
 from pgwake.sampler import SAMPLE_SECONDS, Sampler
 from pgwake.scheduler import Scheduler
 
@@ -38,7 +39,7 @@ class Upkeep:
 
     Args:
         session: A session of its own.
-        health: Where it is noted that the database answers.
+        health: Where it is noted that the database answers, and has our schema.
         metrics: Where crashes and ticks are counted.
         sampler: What it asks for the gauges.
         presence: What the worker reports of itself.
@@ -57,6 +58,7 @@ class Upkeep:
         renewal_interval: float,
     ) -> None:
         self._session = session
+        self.pulse = Pulse("the upkeep", session)
         self._health = health
         self._metrics = metrics
         self._sampler = sampler
@@ -79,18 +81,24 @@ class Upkeep:
             step = min(due, key=lambda name: due[name])
             await asyncio.sleep(max(due[step] - monotonic(), 0))
             try:
-                if step == "report":
-                    await self._session.call(self._presence.report)
-                elif step == "sample":
-                    await self._session.call(self._sampler.sample)
-                elif step == "schedules":
-                    await self._scheduler.fire_due()
-                else:
-                    await self._do(step)
+                with self.pulse.asking():
+                    await self._take(step)
                 self._health.database_seen_at = monotonic()
             except asyncpg.PostgresError as error:
                 log.error("upkeep refused", step=step, error=describe(error))
             due[step] = monotonic() + every[step] * random.uniform(0.9, 1.1)  # noqa: S311
+
+    async def _take(self, step: str) -> None:
+        if step == "report":
+            version = await self._session.call(queue.schema_version)
+            self._health.schema_version = version
+            await self._session.call(self._presence.report)
+        elif step == "sample":
+            await self._session.call(self._sampler.sample)
+        elif step == "schedules":
+            await self._scheduler.fire_due()
+        else:
+            await self._do(step)
 
     async def _do(self, step: str) -> None:
         async def once(connection: Connection) -> dict[str, Any]:

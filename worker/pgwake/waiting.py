@@ -8,31 +8,18 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal
 
-import asyncpg
 import structlog
 
-from pgwake.connection import backoff, connect, describe
 from pgwake.errors import InvalidArgumentError, WaitTimeoutError
-from pgwake.pause import pause
-from pgwake.pooler import PooledError, check_listening
+from pgwake.pooler import PooledError
 from pgwake.queue import producer
+from pgwake.watching import NOT_OURS, Watcher
 
 log = structlog.get_logger()
 
-CHANNEL = "job_status_changed"
 ENDED = ("completed", "failed", "cancelled")
 POLL_SECONDS = 5.0  # while news is heard
 MAX_POLL_SECONDS = 1.0  # where none is heard; begins with a fiftieth of it
-PING_SECONDS = 5.0
-TIMEOUT_SECONDS = 10.0
-_FAULTS = (
-    OSError,
-    TimeoutError,
-    EOFError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +110,26 @@ class News:
     """
 
     def __init__(self, url: str | None) -> None:
-        self._url = url
+        self._watcher = (
+            Watcher(url, "pgwake:waits", hear=self._hear, tell=self._tell)
+            if url is not None
+            else None
+        )
         self._waiting: dict[int, set[asyncio.Event]] = {}
         self._run: asyncio.Task[None] | None = None
-        self.is_heard = False
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether ends are heard of."""
+        return self._watcher is not None and self._watcher.is_heard
 
     @asynccontextmanager
     async def of(self, job_id: int) -> AsyncIterator[asyncio.Event]:
         """Set an event whenever the job may have ended."""
         event = asyncio.Event()
         self._waiting.setdefault(job_id, set()).add(event)
-        if self._run is None and self._url is not None:
-            self._run = asyncio.create_task(self._listen(self._url))
+        if self._run is None and self._watcher is not None:
+            self._run = asyncio.create_task(self._watch())
         try:
             yield event
         finally:
@@ -146,52 +141,26 @@ class News:
                 run.cancel()
                 await asyncio.gather(run, return_exceptions=True)
 
-    async def _listen(self, url: str) -> None:
-        failures = 0
-        while True:
-            try:
-                await self._session(url)
-            except PooledError:
-                log.warning(
-                    "listening is impossible",
-                    cause="a transaction pooler stands before the database, so only"
-                    " polls find the ends of jobs",
-                    remedy="give the queue a listen_url that is a direct connection",
-                )
-                return
-            except _FAULTS as error:
-                failures += 1
-                report = log.warning if failures == 1 else log.debug
-                report("listener failed", error=describe(error))
-            finally:
-                self.is_heard = False
-            await asyncio.sleep(backoff(failures))
-
-    async def _session(self, url: str) -> None:
-        name = "pgwake:waits"
-        connection = await connect(url, name, TIMEOUT_SECONDS)
-        lost = asyncio.Event()
+    async def _watch(self) -> None:
+        assert self._watcher is not None  # noqa: S101, of() has looked
         try:
-            await check_listening(connection, url, name, TIMEOUT_SECONDS)
-            connection.add_termination_listener(lambda _: lost.set())
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                await connection.add_listener(CHANNEL, self._hear)
-                await producer.watch(connection)
-            self.is_heard = True
-            # What ended before is found by a look.
+            await self._watcher.run()
+        except PooledError:
+            log.warning(
+                "listening is impossible",
+                cause="a transaction pooler stands before the database, so only"
+                " polls find the ends of jobs",
+                remedy="give the queue a listen_url that is a direct connection",
+            )
+
+    def _tell(self, is_heard: bool) -> None:
+        if is_heard:  # what ended before is found by a look
             for events in self._waiting.values():
                 _set(events)
-            while not await pause(lost, PING_SECONDS):
-                # A half-open socket raises nothing by itself, for hours.
-                async with asyncio.timeout(TIMEOUT_SECONDS):
-                    await connection.execute("select")
-            raise ConnectionResetError("the session has ended")
-        finally:
-            connection.terminate()
 
-    def _hear(self, _: object, _pid: int, _channel: str, payload: object) -> None:
-        with suppress(ValueError, TypeError, LookupError):  # anybody may send anything
-            event = json.loads(str(payload))
+    def _hear(self, payload: str) -> None:
+        with suppress(*NOT_OURS):
+            event = json.loads(payload)
             if event["new_status"] in ENDED:
                 _set(self._waiting.get(event["id"], set()))
 

@@ -19,6 +19,8 @@ from pgwake.defaults import worker_default
 from pgwake.errors import ConfigurationError
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
+from pgwake.http.health import Health
+from pgwake.install import version_problem
 from pgwake.job import Job
 from pgwake.joblog import JobLog
 from pgwake.jsontext import dumps
@@ -146,6 +148,7 @@ class Worker:
         holdings: set[Job] = set()
         job_log = JobLog(settings.log_jobs_per_second)
         reports = Reports(ends)
+        health = Health(claims, ends, chores)
         finisher = Finisher(ends, holdings, self.metrics, job_log, reports)
         gate = asyncio.Lock()
         claimers = [
@@ -185,6 +188,7 @@ class Worker:
             holdings=holdings,
             feeds=feeds,
             finisher=finisher,
+            health=health,
             metrics=self.metrics,
             history=sampler.history,
             tell_claimer=tell_claimer,
@@ -195,12 +199,17 @@ class Worker:
         presence = Presence(self.name, list(self.queues), self.registry.kinds)
         upkeep = Upkeep(
             chores,
-            lifeline.health,
+            health,
             self.metrics,
             sampler,
             presence,
             renewal_interval(settings.lease or DEFAULT_LEASE),
         )
+        health.pulses = [
+            *(claimer.pulse for claimer in claimers),
+            finisher.pulse,
+            upkeep.pulse,
+        ]
         slots = sum(feed.slots for feed in feeds)
         threads = ThreadPoolExecutor(slots, "pgwake-job")
         processes = Processes(settings, self.name, has_own_log=self._supervised)
@@ -238,10 +247,12 @@ class Worker:
                             claiming.start_soon(quarantine.run)
                     self._ready.set()
                     await self._stopping.wait()
-                    lifeline.health.is_draining = True
+                    health.is_draining = True
                     stop_claiming()
                     deadline = anyio.current_time() + CLAIM_DEADLINE
                     claiming.cancel_scope.deadline = deadline
+                for claimer in claimers:
+                    claimer.pulse.rest()
                 await self._drain(feeds, finisher, runner)
                 tasks.cancel_scope.cancel()
         finally:
@@ -308,14 +319,8 @@ class Worker:
 
     async def _check_schema(self, session: Session) -> None:
         version = await session.call(queue.schema_version, is_first=True)
-        if version != queue.SCHEMA_VERSION:
-            found = (
-                "no pgwake schema" if version is None else f"pgwake schema {version}"
-            )
-            raise ConfigurationError(
-                f"the database has {found}, this worker needs {queue.SCHEMA_VERSION}: "
-                "run `pgwake init` with the version that the workers have"
-            )
+        if problem := version_problem(version):
+            raise ConfigurationError(problem)
 
     async def _declare(self, session: Session) -> None:
         """Say what the kinds' policy is; without that, what held before holds."""

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pgwake.http import failed, jobs, openapi, push, queues, workers
+from pgwake.http import failed, jobs, openapi, push, queues, stream, workers
 from pgwake.http.assets import page_routes
 from pgwake.http.desk import Desk
 from pgwake.http.problems import answer_http
@@ -42,6 +42,7 @@ def application(desk: Desk) -> Starlette:
         routes += [
             *(operation.route(desk, desk.token) for operation in OPERATIONS),
             openapi.route(desk.token, OPERATIONS),
+            stream.route(desk.hub, desk.token),
             *page_routes(),
         ]
     return Starlette(routes=routes, exception_handlers={HTTPException: answer_http})

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pgwake.history import History
+from pgwake.http.events import Hub
 from pgwake.http.health import Health
 from pgwake.http.pool import Pool
 from pgwake.metrics import Metrics
@@ -19,6 +20,7 @@ class Desk:
         health: What /healthz and /readyz answer from.
         history: The last samples of the queues.
         pool: The API's connections to the database.
+        hub: Whose events /api/events tells.
     """
 
     settings: Settings
@@ -26,6 +28,7 @@ class Desk:
     health: Health
     history: History
     pool: Pool
+    hub: Hub
 
     @property
     def token(self) -> bytes | None:

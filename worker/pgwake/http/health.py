@@ -1,31 +1,52 @@
 """What the health endpoints answer from; they never ask the database themselves."""
 
+from collections.abc import Sequence
 from time import monotonic
+
+from pgwake.connection import Session
+from pgwake.install import version_problem
+from pgwake.pulse import Pulse
+from pgwake.queue import SCHEMA_VERSION
 
 MAIN_LAG_SECONDS = 10.0
 DATABASE_SECONDS = 15.0
+_READ_ONLY = "25006"
 
 
 class Health:
     """The health of one process.
 
+    Args:
+        sessions: Those by which the process asks the database.
+
     Attributes:
         main_lag: How late the main loop answered the lifeline, in seconds.
         is_draining: Whether the worker has been told to stop.
         database_seen_at: When the database last answered, on the monotonic clock.
+        schema_version: What was installed when it was asked last; None: nothing.
+        is_read_only: Whether the database said so, where it was asked.
+        pulses: The loops that have to go round.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *sessions: Session) -> None:
         self.main_lag = 0.0
         self.is_draining = False
         self.database_seen_at: float | None = None
+        self.schema_version: int | None = SCHEMA_VERSION
+        self.is_read_only = False
+        self.pulses: Sequence[Pulse] = ()
+        self._sessions = sessions
 
     @property
     def problems(self) -> list[str]:
-        """What makes the process unfit to live."""
+        """What makes the process unfit to live: a restart may help, nothing else."""
         if self.main_lag > MAIN_LAG_SECONDS:
             return [f"the main loop has not answered for {self.main_lag:.0f} s"]
-        return []
+        return [
+            f"{pulse.loop}: stalled for {seconds:.0f} s"
+            for pulse in self.pulses
+            if (seconds := pulse.stalled_seconds) is not None
+        ]
 
     @property
     def obstacles(self) -> list[str]:
@@ -33,7 +54,24 @@ class Health:
         found = self.problems
         if self.is_draining:
             found.append("draining")
-        seen = self.database_seen_at
-        if seen is None or monotonic() - seen > DATABASE_SECONDS:
+        seen, now = self.database_seen_at, monotonic()
+        faults = [(s.role, s.fault) for s in self._sessions]
+        failing = [(role, fault) for role, fault in faults if fault is not None]
+        if self.is_read_only or any(fault.code == _READ_ONLY for _, fault in failing):
+            found.append("the database is read-only")
+        elif seen is None or now - seen > DATABASE_SECONDS:
             found.append("the database does not answer")
+        else:
+            found += [
+                f"session {role}: no answer for {now - fault.since:.0f} s"
+                for role, fault in failing
+                if now - fault.since > DATABASE_SECONDS
+            ]
+            if problem := version_problem(self.schema_version):
+                found.append(problem)
+        found += [
+            f"{pulse.loop}: the database refuses it, see the log"
+            for pulse in self.pulses
+            if pulse.is_refused
+        ]
         return found

@@ -93,9 +93,7 @@ class Operation(Generic[P, B]):
         Raises:
             ProblemError: It can't be meant.
         """
-        parameters = _validated(
-            TypeAdapter(self.parameters), _parameters(request), is_strict=False
-        )
+        parameters = read_parameters(self.parameters, request)
         if self.body is None:
             return Asked(parameters, None, "")  # type: ignore[arg-type]  # B is None
         text = await body.read(request, limit)
@@ -108,6 +106,16 @@ class Operation(Generic[P, B]):
         assert self.body is not None  # noqa: S101, _read has looked
         value = _validated(self.body, body.parse(text), is_strict=True)
         return Asked(parameters, value, text)
+
+
+def read_parameters(model: type[P], request: Request) -> P:
+    """Return the parameters of path and query.
+
+    Raises:
+        ProblemError: They can't be meant.
+    """
+    found: P = _validated(TypeAdapter(model), _parameters(request), is_strict=False)
+    return found
 
 
 def _validated(adapter: "TypeAdapter[Any]", value: Any, *, is_strict: bool) -> Any:

@@ -124,6 +124,9 @@ delete from pgwake.concurrency_limits as l where l.queue = $1 and l.key = $2
 """
 _DECLARE_KINDS = "select pgwake.declare_kinds($1::text::jsonb, $2, $3)"
 _SCHEMA_VERSION = "select v.version from pgwake.schema_version as v"
+_IS_READ_ONLY = """
+select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean
+"""
 _SESSION_COUNT = """
 select count(*) from pg_stat_activity as a
 where a.datname = current_database() and a.application_name = any ($1::text[])
@@ -605,6 +608,12 @@ async def schema_version(connection: Connection) -> int | None:
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
         return None
     return version
+
+
+async def is_read_only(connection: Connection) -> bool:
+    """Return whether nothing can be written: a standby, or set so."""
+    answer: bool = await connection.fetchval(_IS_READ_ONLY)
+    return answer
 
 
 async def session_count(

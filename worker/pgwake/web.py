@@ -1,0 +1,119 @@
+"""HTTP without a worker: metrics, health, the API, its events and the status page."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+import asyncpg
+import structlog
+
+from pgwake import names, queue
+from pgwake.connection import Connection, Session, describe
+from pgwake.errors import ConfigurationError
+from pgwake.http.application import application
+from pgwake.http.desk import Desk
+from pgwake.http.events import Hub
+from pgwake.http.health import Health
+from pgwake.http.pool import Pool
+from pgwake.http.server import bind, serve
+from pgwake.install import version_problem
+from pgwake.metrics import Metrics
+from pgwake.pulse import Pulse
+from pgwake.sampler import SAMPLE_SECONDS, Sampler
+from pgwake.settings import Settings
+
+log = structlog.get_logger()
+
+
+class Web:
+    """Serves HTTP, runs no jobs and does no upkeep: it writes what it is asked to.
+
+    Args:
+        settings: Where to serve, and what; poll_interval and the like mean nothing here.
+        name: Names its sessions.
+    """
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings = settings
+        self._application_name = names.api_application_name(name)
+        self._session = Session(
+            settings.dsn, self._application_name, "samples", settings.query_timeout
+        )
+        self._health = Health(self._session)
+        self._pulse = Pulse("the samples", self._session, SAMPLE_SECONDS)
+        self._health.pulses = [self._pulse]
+        self._metrics = Metrics([])
+        for of_workers in (self._metrics.listener_up, self._metrics.loop_lag):
+            self._metrics.registry.unregister(of_workers)
+        self._sampler = Sampler(self._metrics)
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """End run()."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Serve until stop() is called; the database may come and go.
+
+        Raises:
+            ConfigurationError: The port can't be had, or is 0.
+        """
+        settings = self._settings
+        if not settings.http_port:
+            raise ConfigurationError(
+                "no port to serve on: set --port (or PGWAKE_HTTP_PORT) to a free one"
+            )
+        listening = bind(settings.http_host, settings.http_port)
+        name = self._application_name
+        desk = Desk(
+            settings,
+            self._metrics,
+            self._health,
+            self._sampler.history,
+            Pool(settings.dsn, name, settings.query_timeout),
+            Hub(settings.listen_dsn, name),
+        )
+        log.info(
+            "serving",
+            host=settings.http_host,
+            port=settings.http_port,
+            has_api=desk.token is not None,
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [
+                    tasks.create_task(serve(application(desk), listening)),
+                    tasks.create_task(desk.hub.run()),
+                    tasks.create_task(self._look()),
+                ]
+                await self._stopping.wait()
+                for task in running:
+                    task.cancel()
+        finally:
+            desk.pool.close()
+            self._session.close()
+            log.info("serving ended")
+
+    async def _look(self) -> None:
+        """Look for ever whether the database can be used, and what stands in it."""
+        while True:
+            await self._ask(self._check)
+            if version_problem(self._health.schema_version) is None:
+                await self._ask(self._sampler.sample)
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def _ask(self, query: Callable[[Connection], Awaitable[None]]) -> None:
+        with self._pulse.asking():
+            try:
+                await self._session.call(query)
+            except asyncpg.PostgresError as error:
+                log.error("sample refused", error=describe(error), hint=error.hint)
+
+    async def _check(self, connection: Connection) -> None:
+        self._health.is_read_only = await queue.is_read_only(connection)
+        version = await queue.schema_version(connection)
+        problem = version_problem(version)
+        if problem and version != self._health.schema_version:
+            log.error("schema does not fit", problem=problem)
+        self._health.schema_version = version
+        self._health.database_seen_at = monotonic()

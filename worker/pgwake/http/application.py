@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pgwake.http import failed, jobs, openapi, push, queues, stream, workers
+from pgwake.http.assets import page_routes
 from pgwake.http.desk import Desk
 from pgwake.http.problems import answer_http
 
@@ -22,7 +23,7 @@ OPERATIONS = (
 
 
 def application(desk: Desk) -> Starlette:
-    """Return the application: metrics, health, and the API where there is a token."""
+    """Return the application: metrics, health; with a token the API and page."""
 
     async def show_metrics(request: Request) -> Response:
         accept = request.headers.get("accept", "")
@@ -45,6 +46,7 @@ def application(desk: Desk) -> Starlette:
             *(operation.route(desk, desk.token) for operation in OPERATIONS),
             openapi.route(desk.token, OPERATIONS),
             stream.route(desk.hub, desk.token),
+            *page_routes(),
         ]
     return Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
 

@@ -1,0 +1,176 @@
+// One job: why it is as it is, what it carries, and what became of its attempts.
+
+import { Problem, get, post } from './api.js';
+import { ask } from './dialog.js';
+import { h, keyed, setText, showLink } from './dom.js';
+import { address } from './filters.js';
+import { showStatus, showTime, title, visible, visibleLines } from './format.js';
+import { jsonBox, short } from './json.js';
+import { table } from './table.js';
+
+const LIVE = ['waiting', 'pending', 'running'];
+const BOXES = ['payload', 'result', 'metadata', 'progress'];
+const ELSEWHERE = new Set([...BOXES, 'id', 'status', 'errors', 'explanation', 'claimed_by']);
+const FIRST = [
+  ...['kind', 'queue', 'priority', 'created_at', 'run_at', 'started_at', 'finished_at', 'worker'],
+  ...['attempt', 'max_attempts', 'unique_key', 'concurrency_key', 'depends_on'],
+];
+const LINKS = {
+  queue: (queue) => address('jobs', { queue }),
+  kind: (kind) => address('jobs', { kind }),
+  worker: (worker) => address('jobs', { worker }),
+};
+
+export function job({ id }, { act }) {
+  const status = h('span');
+  const what = h('span');
+  const cancel = h('button', { type: 'button', hidden: true }, 'Cancel job');
+  const retry = h('button', { type: 'button', hidden: true }, 'Retry job');
+  const why = h('p', { class: 'explanation' });
+  const facts = h('dl', { class: 'facts' });
+  const showFacts = keyed(facts, ([name]) => name, makeFact);
+  const attempts = attemptsTable();
+  const attemptsSection = section('Failed attempts', attempts.element);
+  const boxes = new Map(BOXES.map((name) => [name, jsonBox(title(name))]));
+  const boxSections = BOXES.map((name) => section(title(name), boxes.get(name).element));
+  const missing = h('p', { class: 'empty', hidden: true }, 'There is no such job. Ended jobs are kept for as long as their queue says.');
+  const found = h(
+    'div',
+    { class: 'job', hidden: true },
+    h('div', { class: 'row' }, h('p', { class: 'job-status' }, status, what), h('div', { class: 'buttons' }, cancel, retry)),
+    section('Why', why),
+    attemptsSection,
+    boxSections[0],
+    boxSections.slice(1),
+    section('Details', facts),
+  );
+  let shown;
+
+  cancel.addEventListener('click', () => act(cancel, () => cancelJob(id, shown.status)));
+  retry.addEventListener('click', () => act(retry, () => retryJob(id)));
+
+  function show(row) {
+    shown = row;
+    showStatus(status, row.status);
+    setText(what, `${visible(row.kind)} in ${visible(row.queue)}`);
+    cancel.hidden = !LIVE.includes(row.status);
+    retry.hidden = !['failed', 'cancelled'].includes(row.status);
+    // Its list of failed attempts is the table below.
+    setText(why, visibleLines(row.explanation.split('\nFailed attempts:')[0]));
+    attemptsSection.hidden = !row.errors?.length;
+    attempts.update(Array.isArray(row.errors) ? row.errors.map((error, n) => ({ error, n })).reverse() : []);
+    BOXES.forEach((name, n) => {
+      boxSections[n].hidden = row[name] == null;
+      if (row[name] != null) boxes.get(name).update(row[name]);
+    });
+    const rest = Object.keys(row).filter((name) => !ELSEWHERE.has(name) && !FIRST.includes(name));
+    showFacts([...FIRST, ...rest].map((name) => [name, row[name]]).filter(([, value]) => value != null));
+  }
+
+  return {
+    title: `Job ${id}`,
+    element: [missing, found],
+    concerns: (event) => String(event?.id) === id,
+    async read(options) {
+      try {
+        show(await get(`api/jobs/${id}`, options));
+        found.hidden = false;
+        missing.hidden = true;
+      } catch (error) {
+        if (!(error instanceof Problem && error.code === 'PW001')) throw error;
+        found.hidden = true;
+        missing.hidden = false;
+      }
+    },
+  };
+}
+
+const section = (heading, ...content) =>
+  h('section', { class: 'panel', 'aria-label': heading }, h('h2', {}, heading), content);
+
+function makeFact([name]) {
+  const value = h('dd');
+  return {
+    element: h('div', {}, h('dt', {}, name === 'run_at' ? 'Due' : title(name.replace(/_at$/, ''))), value),
+    update: ([, fact]) => showFact(value, name, fact),
+  };
+}
+
+function showFact(cell, name, value) {
+  if (name === 'depends_on' && Array.isArray(value)) {
+    const text = value.join(' ');
+    if (cell.textContent === text) return;
+    cell.replaceChildren(...value.flatMap((id) => [h('a', { href: `#/jobs/${id}` }, String(id)), ' ']).slice(0, -1));
+  } else if (name.endsWith('_at')) {
+    showTime(cell, value);
+  } else if (typeof value === 'string' && Object.hasOwn(LINKS, name)) {
+    showLink(cell, LINKS[name](value), visible(value));
+  } else {
+    setText(cell, typeof value === 'string' ? visible(value) : short(value, 2000));
+  }
+}
+
+/** The attempts that failed, newest first. */
+function attemptsTable() {
+  const field = (error, name) => {
+    const value = Object.hasOwn(Object(error), name) ? error[name] : null;
+    return value === null || typeof value === 'string' ? value : short(value, 2000);
+  };
+  const text = (label, name, type = 'text') => ({
+    label,
+    type,
+    show: (cell, { error }) => setText(cell, visibleLines(field(error, name) ?? '')),
+  });
+  return table({
+    caption: 'Failed attempts, newest first',
+    empty: '',
+    keyOf: ({ error, n }) => `${field(error, 'at')} ${n}`,
+    columns: [
+      { ...text('Attempt', 'attempt', 'number'), isHeader: true },
+      { label: 'When', type: 'number', show: (cell, { error }) => showTime(cell, field(error, 'at')) },
+      text('Reason', 'reason'),
+      {
+        label: 'Message',
+        type: 'message whole',
+        show(cell, { error }) {
+          if (cell.firstChild) return; // an attempt that is over does not change
+          const message = field(error, 'message') ?? (Object(error) === error ? '' : short(error));
+          const traceback = field(error, 'traceback');
+          cell.append(h('span', {}, visibleLines(message)));
+          if (traceback === null) return;
+          const code = h('pre', { tabindex: '0', role: 'region', 'aria-label': 'Traceback' }, visibleLines(traceback));
+          cell.append(h('details', {}, h('summary', {}, 'Traceback'), code));
+        },
+      },
+      text('Worker', 'worker', 'name'),
+    ],
+  });
+}
+
+async function cancelJob(id, status) {
+  const question = {
+    title: `Cancel job ${id}?`,
+    text:
+      status === 'running'
+        ? 'Its worker is asked to stop it; what it has done so far stays done.'
+        : 'It is never run. It can be retried later.',
+    action: 'Cancel job',
+    isGrave: true,
+  };
+  if ((await ask(question)) === null) return null;
+  const { outcome } = await post(`api/jobs/${id}/cancel`);
+  if (outcome === 'cancelled') return `Cancelled job ${id}.`;
+  if (outcome === 'cancel_requested') return `Asked the worker of job ${id} to stop it.`;
+  return `Job ${id} had already ended: ${visible(outcome)}.`;
+}
+
+async function retryJob(id) {
+  const question = {
+    title: `Retry job ${id}?`,
+    text: 'It is run again as soon as a worker is free, with all its attempts before it.',
+    action: 'Retry job',
+  };
+  if ((await ask(question)) === null) return null;
+  const { status } = await post(`api/jobs/${id}/retry`);
+  return `Job ${id} is ${visible(status)} again.`;
+}

@@ -1,0 +1,110 @@
+// The list of jobs, newest first, page by page.
+
+import { get, query } from './api.js';
+import { h, setText } from './dom.js';
+import { address, filterForm } from './filters.js';
+import { count, relative, showProgress, showStatus, showTime, title } from './format.js';
+import { short } from './json.js';
+import { jobIds, names } from './running.js';
+import { numbers, table } from './table.js';
+
+const PAGE = 50;
+const STATUSES = ['', 'waiting', 'pending', 'running', 'completed', 'failed', 'cancelled'];
+
+/** The time that matters in a job's status, with its word. */
+function moment(job) {
+  if (job.finished_at != null) return [job.finished_at, 'ended'];
+  if (job.status === 'running') return [job.started_at, 'began'];
+  return [job.run_at, 'due'];
+}
+
+export function jobs(parameters) {
+  const { after, ...filters } = parameters;
+  const list = table({
+    caption: 'Jobs, newest first',
+    empty: after ? 'There are no older jobs.' : 'No job is like that.',
+    keyOf: ({ id }) => id,
+    columns: [
+      jobIds,
+      { label: 'Status', type: 'text', show: (cell, { status }) => showStatus(cell, status) },
+      names('Kind', ({ kind }) => kind),
+      names('Queue', ({ queue }) => queue),
+      numbers('Priority', ({ priority }) => priority),
+      numbers('Attempts', ({ attempt }) => attempt, count),
+      {
+        label: 'Progress',
+        type: 'text',
+        show: (cell, { progress }) => showProgress(cell, progress, (value) => short(value, 40)),
+      },
+      { label: 'Created', type: 'number', show: (cell, job) => showTime(cell, job.created_at) },
+      {
+        label: 'When',
+        type: 'number',
+        show(cell, job) {
+          const [time, word] = moment(job);
+          showTime(cell, time, () => `${word} ${relative(time)}`);
+        },
+      },
+      names('Worker', ({ worker }) => worker),
+    ],
+  });
+  const pages = h('nav', { class: 'pages', 'aria-label': 'Pages of jobs' });
+  return {
+    title: 'Jobs',
+    element: h(
+      'section',
+      { class: 'panel', 'aria-label': 'Jobs' },
+      h(
+        'div',
+        { class: 'row' },
+        filterForm(
+          'jobs',
+          [
+            { name: 'status', label: 'Status', options: STATUSES },
+            { name: 'queue', label: 'Queue' },
+            { name: 'kind', label: 'Kind' },
+            ...['worker', 'unique_key']
+              .filter((name) => filters[name])
+              .map((name) => ({ name, label: title(name) })),
+          ],
+          filters,
+        ),
+        idForm(),
+      ),
+      list.element,
+      pages,
+    ),
+    async read(options) {
+      const found = await get(query('api/jobs', { ...filters, after, limit: PAGE }), options);
+      list.update(found.jobs);
+      const links = [];
+      if (after) links.push(['Newest', address('jobs', filters)]);
+      if (found.next != null) links.push(['Older', address('jobs', { ...filters, after: found.next })]);
+      showPages(pages, links);
+    },
+  };
+}
+
+function showPages(pages, links) {
+  while (pages.children.length > links.length) pages.lastElementChild.remove();
+  links.forEach(([label, href], n) => {
+    const link = pages.children[n] ?? pages.appendChild(h('a', { class: 'button' }));
+    link.href = href;
+    setText(link, label);
+  });
+}
+
+function idForm() {
+  const input = h('input', { name: 'id', inputmode: 'numeric', pattern: '[0-9]{1,19}', autocomplete: 'off', title: 'A number', required: true });
+  const form = h(
+    'form',
+    { class: 'filters', 'aria-label': 'Go to a job' },
+    h('label', {}, 'Job id', input),
+    h('button', { type: 'submit' }, 'Go'),
+  );
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    location.hash = `#/jobs/${input.value}`;
+  });
+  return form;
+}

@@ -1,0 +1,116 @@
+// The jobs that run now, and who runs them.
+
+import { get } from './api.js';
+import { h, setText, showLink } from './dom.js';
+import { address } from './filters.js';
+import { count, counted, duration, now, showProgress, showTime, visible } from './format.js';
+import { short } from './json.js';
+import { numbers, table } from './table.js';
+
+const LIMIT = 200; // jobs that are listed
+
+/** A column of a name, whole in its title. */
+export const names = (label, valueOf, link) => ({
+  label,
+  type: 'name',
+  show(cell, item) {
+    const value = valueOf(item);
+    if (value == null) {
+      cell.replaceChildren();
+    } else if (link) {
+      showLink(cell, link(value), visible(value), visible(value));
+    } else {
+      setText(cell, visible(value));
+      cell.title = visible(value);
+    }
+  },
+});
+
+/** A column of a time. */
+export const times = (label, valueOf, words) => ({
+  label,
+  type: 'number',
+  show: (cell, item) => showTime(cell, valueOf(item), words),
+});
+
+/** The column of a job's id. */
+export const jobIds = {
+  label: 'Job',
+  type: 'id',
+  isHeader: true,
+  show: (cell, { id }) => showLink(cell, `#/jobs/${id}`, String(id)),
+};
+
+const since = (time) => duration(now() - Date.parse(time));
+const between = (from, to) => duration(Date.parse(to) - Date.parse(from));
+
+export function running() {
+  const hint = h('p', { class: 'hint', role: 'status' });
+  const tasks = table({
+    caption: 'Running jobs',
+    empty: 'No job is running.',
+    keyOf: ({ id }) => id,
+    columns: [
+      jobIds,
+      names('Kind', ({ kind }) => kind),
+      names('Queue', ({ queue }) => queue, (queue) => address('jobs', { queue, status: 'running' })),
+      { label: 'Progress', type: 'text', show: (cell, { progress }) => showProgress(cell, progress, short) },
+      times('Runs for', (task) => task.started_at, since),
+      {
+        label: 'Enqueued before',
+        type: 'number',
+        show: (cell, task) =>
+          showTime(cell, task.enqueued_at, () => between(task.enqueued_at, task.started_at)),
+      },
+      names('Worker', ({ worker }) => worker, (worker) => address('jobs', { worker })),
+    ],
+  });
+  return {
+    title: 'Running jobs',
+    element: h('section', { class: 'panel', 'aria-label': 'Running jobs' }, hint, tasks.element),
+    async read(options) {
+      const found = await get(`api/queue/active-tasks?limit=${LIMIT}`, options);
+      tasks.update(found.tasks);
+      setText(
+        hint,
+        Number(found.count) > found.tasks.length
+          ? `${count(found.tasks.length)} of ${counted(found.count, 'running job')}`
+          : counted(found.tasks.length, 'running job'),
+      );
+    },
+  };
+}
+
+export function workers() {
+  const list = table({
+    caption: 'Workers',
+    empty: 'No worker has reported itself. Start one: pgwake run --import MODULE',
+    keyOf: ({ name }) => name,
+    columns: [
+      { ...names('Worker', ({ name }) => name, (worker) => address('jobs', { worker })), isHeader: true },
+      {
+        label: 'State',
+        type: 'text',
+        show(cell, { is_live: isLive }) {
+          setText(cell, isLive ? 'live' : 'silent');
+          cell.classList.toggle('bad', !isLive);
+        },
+      },
+      numbers('Running', (worker) => worker.running, count),
+      names('Queues', (worker) => (worker.queues ?? []).join(', ')),
+      names('Kinds', (worker) => (worker.kinds ?? []).join(', ')),
+      names('Host', ({ host }) => host),
+      numbers('Process', ({ pid }) => pid),
+      names('Version', ({ version }) => version),
+      times('Started', (worker) => worker.started_at),
+      times('Seen', (worker) => worker.seen_at),
+    ],
+  });
+  return {
+    title: 'Workers',
+    element: h('section', { class: 'panel', 'aria-label': 'Workers' }, list.element),
+    async read(options) {
+      list.update((await get('api/workers', options)).workers);
+    },
+  };
+}

@@ -1,0 +1,67 @@
+// Tables that are kept up to date in place; on a narrow screen each row is a card.
+
+import { h, keyed, setText } from './dom.js';
+
+/**
+ * A table.
+ *
+ * Roles are said though they are the elements' own: as cards, some browsers forget them.
+ *
+ * @param {string} caption what it lists, for those who do not see it
+ * @param {Array} columns {label, show(cell, item), type: number | name | text | action,
+ *   isHeader}
+ * @param {function} keyOf of an item: its identity
+ * @param {string} empty what to say when there is nothing
+ * @returns {{element, update(items)}}
+ */
+export function table({ caption, columns, keyOf, empty }) {
+  const body = h('tbody', { role: 'rowgroup' });
+  const makeRow = () => {
+    const cells = columns.map(({ label, type = 'text', isHeader }) =>
+      isHeader
+        ? h('th', { scope: 'row', role: 'rowheader', class: type, 'data-label': label })
+        : h('td', { role: 'cell', class: type, 'data-label': label }),
+    );
+    return {
+      element: h('tr', { role: 'row' }, cells),
+      update(item) {
+        columns.forEach(({ show }, n) => {
+          show(cells[n], item);
+          cells[n].classList.toggle('void', !cells[n].firstChild);
+        });
+      },
+    };
+  };
+  const show = keyed(body, keyOf, makeRow);
+  const head = columns.map(({ label, type = 'text' }) =>
+    h('th', { scope: 'col', role: 'columnheader', class: type }, label),
+  );
+  const nothing = h('p', { class: 'empty' }, empty);
+  const whole = h(
+    'table',
+    { role: 'table' },
+    h('caption', {}, caption),
+    h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, head)),
+    body,
+  );
+  return {
+    element: h('div', { class: 'table' }, whole, nothing),
+    update(items) {
+      whole.hidden = items.length === 0;
+      nothing.hidden = items.length > 0;
+      show(items);
+    },
+    setEmpty: (text) => setText(nothing, text),
+  };
+}
+
+/** A column of numbers; zeros stand back. */
+export const numbers = (label, valueOf, words = String) => ({
+  label,
+  type: 'number',
+  show(cell, item) {
+    const value = valueOf(item);
+    setText(cell, value == null ? '' : words(value));
+    cell.classList.toggle('zero', value != null && Number(value) === 0);
+  },
+});

@@ -42,7 +42,9 @@ def application(desk: Desk) -> Starlette:
             *(operation.route(desk, desk.token) for operation in OPERATIONS),
             openapi.route(desk.token, OPERATIONS),
         ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
+    served = Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
+    served.router.redirect_slashes = False
+    return served
 
 
 def _answer(problems: list[str]) -> Response:

@@ -191,7 +191,9 @@ left join pgwake.jobs_live as j
 """
 _SAVE = "savepoint pgwake_push"
 _UNDO = "rollback to savepoint pgwake_push"
-_LAST_ID = "select s.last_value from pgwake.jobs_id_seq as s"
+_LAST_ID = """
+select case when s.is_called then s.last_value else 0 end from pgwake.jobs_id_seq as s
+"""
 
 
 async def begin(connection: Connection, milliseconds: int, *, may_write: bool) -> None:

@@ -198,7 +198,7 @@ select case when s.is_called then s.last_value else 0 end from pgwake.jobs_id_se
 
 async def begin(connection: Connection, milliseconds: int, *, may_write: bool) -> None:
     """Begin a transaction in UTC, with a deadline for each statement."""
-    access = "read write" if may_write else "read only"
+    access = "" if may_write else "read only"
     await connection.execute(_BEGIN.format(access=access, milliseconds=milliseconds))
 
 

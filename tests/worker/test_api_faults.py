@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 
 from pgwake.embedded import EmbeddedServer
 from sql.helpers import insert, status

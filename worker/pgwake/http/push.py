@@ -133,9 +133,8 @@ class _Batch:
 
     async def add(self, connection: Connection) -> str:
         """Add all; tell which are new."""
-        last_id = await web.last_id(connection)
         ids = await self._add(connection, 0, self.count)
-        return await web.pushed(connection, ids, last_id)
+        return await web.pushed(connection, ids)
 
     async def find_refused(self, connection: Connection) -> int | None:
         """Find the first job that can't be added after those before it; None: none."""

@@ -110,7 +110,7 @@ async def test_a_queue_is_paused_and_resumed_whatever_its_name(
     connection: Connection, database: str
 ) -> None:
     async with serving(database) as api:
-        for name in ("q", "a/b", "a/push", "..", "%2F", "\N{SNOWMAN}", "?"):
+        for name in ("q", "a/b", "a/push", "a\n/b", "..", "%2F", "\N{SNOWMAN}", "?"):
             address = "/api/queues/" + "".join(f"%{byte:02X}" for byte in name.encode())
             await is_paused_and_resumed(api, name, address, connection)
 

@@ -68,6 +68,25 @@ async def test_a_restart_between_two_requests_is_not_noticed(
             assert [one.status_code for one in found] == [200, 200, 201]
 
 
+async def test_a_session_that_is_ended_under_a_question_is_replaced(
+    connection: Connection, connect: Connect, database: str
+) -> None:
+    observer = await connect()
+    job_id = await insert(connection)
+    async with serving(database) as api:
+        async with connection.transaction():
+            await connection.execute("lock table pgwake.jobs_live")
+            asking = asyncio.create_task(api.get(f"/api/jobs/{job_id}"))
+            await wait_for(lambda: waiting_sessions(observer), 10)
+            ended = await observer.fetch(
+                "select pid, pg_terminate_backend(pid, 5000) from pg_stat_activity"
+                " where datname = current_database() and application_name like '%/http'"
+            )
+            assert len(ended) == 1
+            await wait_for(lambda: waiting_sessions(observer), 10)
+        assert (await asking).status_code == 200
+
+
 async def test_what_takes_too_long_says_to_narrow_the_filter(
     connection: Connection, database: str
 ) -> None:

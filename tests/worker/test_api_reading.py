@@ -8,7 +8,7 @@ import pytest
 
 from pgwake import Registry
 from pgwake.history import History
-from pgwake.http.queues import _drawn
+from pgwake.http.history import drawn
 from sql.helpers import call, insert, job_in, pair, running
 from support import Connection, wait_for
 from worker.api import problem, serving
@@ -84,7 +84,7 @@ async def test_history_tells_what_each_queue_was_like_and_how_fast_it_went() -> 
     history.add(
         start + timedelta(seconds=20), [{"queue": "a", "enqueued_total": 2, **empty}]
     )
-    found = json.loads(_drawn(history))
+    found = json.loads(drawn(history))
     a, b = found["queues"]
     assert found["at"][0] == "2026-01-01T00:00:00+00:00"
     assert a["enqueued"] == [None, 2.5, None]

@@ -144,7 +144,8 @@ def problem_of(error: Exception) -> ProblemError:
             return found
     if is_transient(error):
         log.warning("database away from HTTP", error=describe(error))
-        return unavailable("the database does not answer")
+        said = getattr(error, "message", None)
+        return unavailable(said or "the database does not answer")
     log.error("request failed", exc_info=error)
     return ProblemError(
         500, "something went wrong in pgwake; its log says what", "Report it."

@@ -1,6 +1,7 @@
 """The HTTP API when the database is away, slow, or refuses; and clients that leave."""
 
 import asyncio
+import signal
 
 import pytest
 
@@ -253,3 +254,26 @@ async def test_a_client_that_stops_sending_its_body_is_told_so(
         )
         assert (await reader.readline()).startswith(b"HTTP/1.1 408")
         writer.close()
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault(
+    start_worker: StartProcess, connection: Connection
+) -> None:
+    port = free_port()
+    worker = await start_worker(http_port=port, api_token=TOKEN)
+    async with client(port) as api:
+        await answers(api)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"POST /queues/q/push HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+            b"Content-Type: application/json\r\n"
+            b"Authorization: Bearer " + TOKEN.encode() + b'\r\n\r\n{"kind": "a"}'
+        )
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        assert (await api.get("/api/jobs")).status_code == 200
+    worker.send(signal.SIGTERM)
+    assert await worker.exit_code() == 0
+    assert not worker.log("request failed")
+    assert await connection.fetchval("select count(*) from pgwake.jobs") == 0

@@ -187,8 +187,6 @@ def _refusal(error: asyncpg.PostgresError) -> ProblemError | None:
                 "the database needed too long",
                 "Narrow the filter, such as by queue and status, or try again.",
             )
-        case "54001":
-            return ProblemError(422, "it is nested too deeply", code=code)
         case _ if code.startswith(("22", "54")):
             return ProblemError(422, message, error.hint or error.detail, code=code)
     return None

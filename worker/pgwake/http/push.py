@@ -17,6 +17,9 @@ from pgwake.http.problems import problem_of
 from pgwake.http.queues import Named
 from pgwake.queue import push
 
+# SQLSTATEs by which one of the jobs is refused: ours, a check, a trigger of the users'.
+_OF_ONE_JOB = ("PW", "23514", "P0001")
+
 
 class Pushed(Answer):
     """A job that was pushed."""
@@ -50,7 +53,7 @@ class _Batch:
         """Find the first job that can't be added after those before it; None: none."""
         low, high = 0, self.count
         while low < high:
-            middle = (low + high + 1) // 2 if high - low > 1 else high
+            middle = (low + high + 1) // 2
             await push.save(connection)
             try:
                 await self._add(connection, low, middle)
@@ -89,7 +92,7 @@ async def _push(desk: Desk, asked: Asked[Named, NewJob | NewJobs]) -> str:
         return await desk.pool.write(batch.add)
     except asyncpg.PostgresError as error:
         problem = problem_of(error)
-        if batch.is_batch and problem.status in (409, 422):
+        if batch.is_batch and (error.sqlstate or "").startswith(_OF_ONE_JOB):
             problem.fields["index"] = await _found(desk, batch)
         raise problem from error
 

@@ -8,13 +8,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pgwake.http import failed, jobs, openapi, push, queues, stream, workers
+from pgwake.http import failed, history, jobs, openapi, push, queues, stream, workers
 from pgwake.http.assets import page_routes
 from pgwake.http.desk import Desk
 from pgwake.http.problems import answer_http
 
 OPERATIONS = (
     *queues.OPERATIONS,
+    *history.OPERATIONS,
     *push.OPERATIONS,
     *jobs.OPERATIONS,
     *failed.OPERATIONS,
@@ -48,7 +49,9 @@ def application(desk: Desk) -> Starlette:
             stream.route(desk.hub, desk.token),
             *page_routes(),
         ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
+    served = Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
+    served.router.redirect_slashes = False
+    return served
 
 
 def _answer(problems: list[str]) -> Response:

@@ -144,7 +144,8 @@ def problem_of(error: Exception) -> ProblemError:
             return found
     if is_transient(error):
         log.warning("database away from HTTP", error=describe(error))
-        return unavailable("the database does not answer")
+        said = getattr(error, "message", None)
+        return unavailable(said or "the database does not answer")
     log.error("request failed", exc_info=error)
     return ProblemError(
         500, "something went wrong in pgwake; its log says what", "Report it."
@@ -170,6 +171,8 @@ def _refusal(error: asyncpg.PostgresError) -> ProblemError | None:
         case "23514" if error.schema_name == "pgwake":
             rule = (error.constraint_name or "").removeprefix("jobs_").replace("_", " ")
             return ProblemError(422, f"it must hold that {rule}", code=code)
+        case "P0001":  # an installation's own trigger
+            return ProblemError(422, message, error.hint, code=code)
         case "42501":
             return ProblemError(
                 403,
@@ -184,8 +187,6 @@ def _refusal(error: asyncpg.PostgresError) -> ProblemError | None:
                 "the database needed too long",
                 "Narrow the filter, such as by queue and status, or try again.",
             )
-        case "54001":
-            return ProblemError(422, "it is nested too deeply", code=code)
         case _ if code.startswith(("22", "54")):
             return ProblemError(422, message, error.hint or error.detail, code=code)
     return None

@@ -84,7 +84,6 @@ class Upkeep:
             await asyncio.sleep(max(due[step] - monotonic(), 0))
             try:
                 await self._take(step)
-                self._health.database_seen_at = monotonic()
             except asyncpg.PostgresError as error:
                 log.error("upkeep refused", step=step, error=describe(error))
             due[step] = monotonic() + every[step] * random.uniform(0.9, 1.1)  # noqa: S311

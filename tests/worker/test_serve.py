@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -122,33 +123,34 @@ async def test_where_nothing_can_be_written_it_is_not_ready(
         assert (await api.get("/api/queue/stats")).status_code == 200
 
 
-async def test_it_needs_no_right_to_write_tables(
-    connection: Connection,
-    database: str,
-    admin: psycopg.Connection,
-    start_process: StartProcess,
-) -> None:
-    admin.execute(f"create role {READER} login password '{PASSWORD}'")
-    try:
+@pytest.fixture
+def reader(admin_url: str) -> Iterator[str]:
+    """The URL of the database for a role that may read tables and call functions."""
+    with psycopg.connect(admin_url, autocommit=True) as admin:
+        admin.execute(f"create role {READER} login password '{PASSWORD}'")
         for grant in (
             "usage on schema pgwake",
             "select on all tables in schema pgwake",
             "execute on all functions in schema pgwake",
         ):
-            await connection.execute(f"grant {grant} to {READER}")
-        port = free_port()
-        url = f"postgresql://{READER}:{PASSWORD}@{database.rpartition('@')[2]}"
-        process = await serve(start_process, url, port)
-        assert await answers(port, "/readyz", 200) == []
-        async with client(port) as api, Stream.of(api) as stream:
-            await stream.has("reset")
-            assert (await api.get("/api/queue/stats")).status_code == 200
-        assert not [line for line in process.lines if line.get("level") == "error"]
-        process.send(signal.SIGTERM)
-        assert await process.exit_code() == 0
-    finally:
-        await connection.execute(f"drop owned by {READER}")
+            admin.execute(f"grant {grant} to {READER}")
+        yield f"postgresql://{READER}:{PASSWORD}@{admin_url.rpartition('@')[2]}"
+        admin.execute(f"drop owned by {READER}")
         admin.execute(f"drop role {READER}")
+
+
+async def test_it_needs_no_right_to_write_tables(
+    reader: str, start_process: StartProcess
+) -> None:
+    port = free_port()
+    process = await serve(start_process, reader, port)
+    assert await answers(port, "/readyz", 200) == []
+    async with client(port) as api, Stream.of(api) as stream:
+        await stream.has("reset")
+        assert (await api.get("/api/queue/stats")).status_code == 200
+    assert not [line for line in process.lines if line.get("level") == "error"]
+    process.send(signal.SIGTERM)
+    assert await process.exit_code() == 0
 
 
 async def test_a_port_that_can_not_be_had_is_one_clear_line(pgwake: Pgwake) -> None:

@@ -43,7 +43,9 @@ def application(desk: Desk) -> Starlette:
             openapi.route(desk.token, OPERATIONS),
             stream.route(desk.hub, desk.token),
         ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
+    served = Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
+    served.router.redirect_slashes = False
+    return served
 
 
 def _answer(problems: list[str]) -> Response:

@@ -164,6 +164,7 @@ class Session:
     Attributes:
         up_since: When its connection was opened, on the monotonic clock; None: it has
             none.
+        answered_at: When the last call had its answer, likewise.
         fault: Why the call that goes on has no answer yet; None: nothing is wrong.
     """
 
@@ -176,6 +177,7 @@ class Session:
     ) -> None:
         self.role = role
         self.up_since: float | None = None
+        self.answered_at: float | None = None
         self.fault: Fault | None = None
         self.dsn = dsn
         self._name = name
@@ -214,6 +216,7 @@ class Session:
                     except Exception as error:
                         refused = self._connection is None and not is_first
                         if not (refused or is_transient(error)):
+                            self.answered_at = monotonic()  # no is an answer, too
                             raise
                         failures += 1
                         await self._recover(error, failures)
@@ -225,6 +228,7 @@ class Session:
                             log.info(
                                 "session recovered", role=self.role, failures=failures
                             )
+                        self.answered_at = monotonic()
                         return answer
             finally:
                 self.fault = None

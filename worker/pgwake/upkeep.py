@@ -89,7 +89,6 @@ class Upkeep:
             try:
                 if await self._do(step):
                     self._metrics.upkeep_succeeded.note((step,))
-                self._health.database_seen_at = monotonic()
             except asyncpg.PostgresError as error:
                 log.error("upkeep refused", step=step, error=describe(error))
             wait = every[step]

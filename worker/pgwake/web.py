@@ -25,6 +25,8 @@ from pgwake.settings import Settings
 
 log = structlog.get_logger()
 
+LOOK_SECONDS = 5.0
+
 
 class Web:
     """Serves HTTP, runs no jobs and does no upkeep: it writes what it is asked to.
@@ -100,19 +102,21 @@ class Web:
 
     async def _look(self) -> None:
         """Look for ever whether the database can be used, and what stands in it."""
+        sample_at = monotonic()
         self._pulse.start()
         while True:
             self._pulse.beat()
             await self._ask(self._check)
-            if version_problem(self._health.schema_version) is None:
+            has_schema = version_problem(self._health.schema_version) is None
+            if has_schema and monotonic() >= sample_at:
                 await self._ask(self._sampler.sample)
-            seconds = max(SAMPLE_SECONDS, self._sampler.seconds)
-            await asyncio.sleep(seconds * random.uniform(0.9, 1.1))  # noqa: S311
+                seconds = max(SAMPLE_SECONDS, self._sampler.seconds)
+                sample_at = monotonic() + seconds * random.uniform(0.9, 1.1)  # noqa: S311
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _ask(self, query: Callable[[Connection], Awaitable[object]]) -> None:
         try:
             await self._session.call(query)
-            self._health.database_seen_at = monotonic()
         except asyncpg.PostgresError as error:
             log.error("sample refused", error=describe(error), hint=error.hint)
 

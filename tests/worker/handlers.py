@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,12 @@ def spin_in_a_thread(job: Job, seconds: float) -> None:
     while time.monotonic() < deadline:
         pass
     note(job, "end")
+
+
+@job("switch interval")
+def switch_interval() -> float:
+    """Tell how long a thread may keep the interpreter."""
+    return sys.getswitchinterval()
 
 
 @job("thread briefly", timeout=0.5, max_attempts=2)

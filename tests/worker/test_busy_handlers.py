@@ -30,3 +30,13 @@ async def test_a_job_that_is_busy_for_two_leases_is_started_once(
     assert [row["errors"] for row in rows if row["errors"]] == []
     starts = [entry["job"] for entry in diary.entries(event="start")]
     assert sorted(starts) == ids
+
+
+async def test_threads_that_compute_soon_make_room_for_the_lifelines(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    """By default ten of them would keep it waiting 50 ms for each step it takes."""
+    await start_worker()
+    row = await ended(connection, await insert(connection, "switch interval"))
+
+    assert row["result"] == 0.001

@@ -90,6 +90,7 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/purge.sql
 \ir functions/crash_jobs.sql
 \ir functions/try_crash_jobs.sql
+\ir functions/count_crashed.sql
 \ir functions/sweep_expired_leases.sql
 \ir functions/release_worker_jobs.sql
 \ir functions/fold_tallies.sql

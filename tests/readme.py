@@ -4,14 +4,13 @@ A table stands between <!-- name --> and <!-- /name -->; test_readme.py compares
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client import PlatformCollector, ProcessCollector
 
 from pgwake.metrics import Metrics
 from pgwake.settings import Settings
-from pgwake.tally import Counts, Seconds
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 READMES = sorted(
@@ -68,19 +67,22 @@ def settings_table() -> str:
 def metrics_table() -> str:
     """Return a row a metric: name, type, labels, meaning."""
     rows = ["| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
-    for metric in vars(Metrics([])).values():
-        found = metric.values() if isinstance(metric, dict) else [metric]
-        for one in found:
-            if not isinstance(one, MetricWrapperBase | Counts | Seconds):
-                continue
-            family = next(iter(one.describe()))
-            total = "_total" if family.type == "counter" else ""
-            labels = ", ".join(one._labelnames)
-            rows.append(
-                f"| `{family.name}{total}` | {family.type} | {labels} "
-                f"| {family.documentation} |"
-            )
+    for name, kind, labels, text in metrics():
+        rows.append(f"| `{name}` | {kind} | {', '.join(labels)} | {text} |")
     return "\n".join(rows)
+
+
+def metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    """What pgwake's own metrics are: name, type, labels, help."""
+    for collector in Metrics([]).registry._collector_to_names:
+        if isinstance(collector, ProcessCollector | PlatformCollector):
+            continue
+        for family in collector.describe():  # type: ignore[attr-defined]
+            labels = getattr(family, "_labelnames", None)
+            if labels is None:  # prometheus_client's own gauges don't tell there
+                labels = collector._labelnames  # type: ignore[attr-defined]
+            total = "_total" if family.type == "counter" else ""
+            yield f"{family.name}{total}", family.type, labels, family.documentation
 
 
 def sql_table() -> str:

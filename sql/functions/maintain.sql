@@ -7,8 +7,8 @@
 -- whoever comes second skips it. Call each step in its own transaction.
 --
 -- Returns an object: the step's name with how many jobs or rows it handled, and
--- crashed, a list of [queue, kind, count], if the sweep found any. A skipped step is
--- not in it. Raises PW003 for an unknown step.
+-- crashed, a list of [queue, kind, count, of them failed, of them cancelled], if the
+-- sweep found any. A skipped step is not in it. Raises PW003 for an unknown step.
 create or replace function pgwake.maintain(step text default null)
 returns jsonb
 language plpgsql volatile
@@ -30,7 +30,8 @@ begin
   loop
     continue when not pg_try_advisory_xact_lock(1885828971, array_position(v_steps, v_step));
     if v_step = 'sweep' then
-      select coalesce(sum(s.job_count), 0), jsonb_agg(jsonb_build_array(s.queue, s.kind, s.job_count))
+      select coalesce(sum(s.job_count), 0),
+        jsonb_agg(jsonb_build_array(s.queue, s.kind, s.job_count, s.failed_count, s.cancelled_count))
       into v_count, v_crashed
       from pgwake.sweep_expired_leases() as s;
       v_done := v_done || jsonb_strip_nulls(jsonb_build_object('crashed', v_crashed));

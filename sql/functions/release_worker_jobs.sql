@@ -1,5 +1,5 @@
 -- Gives back at once what a dead worker had, as crashes; see crash_jobs. Returns how
--- many jobs, by queue and kind.
+-- many jobs, by queue and kind, and how many of them are failed or cancelled by that.
 --
 -- One that can't be moved (a user's trigger raises) is left to the sweep.
 --
@@ -7,7 +7,7 @@
 -- worker's may still be in flight, so repeat until no session of it is left. Locks in
 -- id order, skips locked rows; rides jobs_lease_idx, queue by queue. Raises PW003.
 create or replace function pgwake.release_worker_jobs(worker text)
-returns table (queue text, kind text, job_count bigint)
+returns table (queue text, kind text, job_count bigint, failed_count bigint, cancelled_count bigint)
 language plpgsql volatile
 set search_path = ''
 set plan_cache_mode = force_generic_plan
@@ -55,14 +55,17 @@ begin
   end if;
   v_moved := pgwake.try_crash_jobs(v_ids, format('the worker died; worker %s', release_worker_jobs.worker));
   return query
-  select u.queue, u.kind, count(*)
-  from unnest(v_ids, v_queues, v_kinds) as u(id, queue, kind)
-  where u.id = any (v_moved)
-  group by u.queue, u.kind;
+  select c.*
+  from (
+    select array_agg(u.id) as ids, array_agg(u.queue) as queues, array_agg(u.kind) as kinds
+    from unnest(v_ids, v_queues, v_kinds) as u(id, queue, kind)
+    where u.id = any (v_moved)
+  ) as m
+  cross join pgwake.count_crashed(m.ids, m.queues, m.kinds) as c;
 end
 $$;
 
 comment on function pgwake.release_worker_jobs is
   'Gives back what a dead worker had, as crashes; returns how many jobs, by queue and '
-  'kind.';
+  'kind, and what has become of them.';
 revoke all on function pgwake.release_worker_jobs from public;

@@ -2,18 +2,18 @@
 -- crashed; see crash_jobs.
 --
 -- Rests on the job's own lease, never on a registry of workers. At most max_jobs a
--- call. Returns how many it took, by queue and kind. A job that can't be moved (a
--- user's trigger raises) is left, with a warning, and does not stop the others; see
--- try_crash_jobs. Skips locked rows: one that is being ended can't be revived. Rides
--- jobs_lease_idx, queue by queue and worker by worker, those first whose lease ran out
--- first: in order of id it would read them all.
+-- call. Returns how many it took, by queue and kind, and how many of them are failed or
+-- cancelled by that. A job that can't be moved (a user's trigger raises) is left, with a
+-- warning, and does not stop the others; see try_crash_jobs. Skips locked rows: one that
+-- is being ended can't be revived. Rides jobs_lease_idx, queue by queue and worker by
+-- worker, those first whose lease ran out first: in order of id it would read them all.
 --
 -- Under an old snapshot it wades through an entry for every job that was claimed since.
 -- A session in which that were more than 5,000, or that left more than 100 jobs, does
 -- not sweep again before 20 times the time it took, or a minute: the setting
 -- pgwake.sweep_at says when.
 create or replace function pgwake.sweep_expired_leases(max_jobs int default 1000)
-returns table (queue text, kind text, job_count bigint)
+returns table (queue text, kind text, job_count bigint, failed_count bigint, cancelled_count bigint)
 language plpgsql volatile
 set search_path = ''
 set plan_cache_mode = force_generic_plan
@@ -32,6 +32,7 @@ declare
   v_ids bigint[];
   v_moved bigint[];
   v_stuck bigint[] := '{}';
+  v_taken bigint[] := '{}';
   v_queues text[] := '{}';
   v_kinds text[] := '{}';
   v_found_queues text[];
@@ -64,8 +65,9 @@ begin
       exit when v_ids is null;
 
       v_moved := pgwake.try_crash_jobs(v_ids, format('the lease ran out; worker %s', v_worker));
-      select v_queues || coalesce(array_agg(u.queue), '{}'), v_kinds || coalesce(array_agg(u.kind), '{}')
-      into v_queues, v_kinds
+      select v_taken || coalesce(array_agg(u.id), '{}'), v_queues || coalesce(array_agg(u.queue), '{}'),
+        v_kinds || coalesce(array_agg(u.kind), '{}')
+      into v_taken, v_queues, v_kinds
       from unnest(v_ids, v_found_queues, v_found_kinds) as u(id, queue, kind)
       where u.id = any (v_moved);
       exit when cardinality(v_moved) = cardinality(v_ids);
@@ -78,12 +80,11 @@ begin
     v_sweep_at := clock_timestamp() + least(20 * (clock_timestamp() - v_began_at), interval '1 minute');
     perform set_config('pgwake.sweep_at', v_sweep_at::text, false);
   end if;
-  return query
-  select u.queue, u.kind, count(*) from unnest(v_queues, v_kinds) as u(queue, kind) group by u.queue, u.kind;
+  return query select c.* from pgwake.count_crashed(v_taken, v_queues, v_kinds) as c;
 end
 $$;
 
 comment on function pgwake.sweep_expired_leases is
   'Treats running jobs whose lease has run out as crashed; returns how many, by queue '
-  'and kind.';
+  'and kind, and what has become of them.';
 revoke all on function pgwake.sweep_expired_leases from public;

@@ -134,7 +134,8 @@ SIGNATURES = {
         " text[] -> text[]"
     ),
     "release_worker_jobs": (
-        "worker text -> TABLE(queue text, kind text, job_count bigint)"
+        "worker text -> TABLE(queue text, kind text, job_count bigint, failed_count"
+        " bigint, cancelled_count bigint)"
     ),
     "report_worker": (
         "worker text, host text, pid integer, queues text[], kinds text[], version"
@@ -164,7 +165,8 @@ SIGNATURES = {
     ),
     "snooze_job": "job_id bigint, lease_id uuid, delay interval -> text",
     "sweep_expired_leases": (
-        "max_jobs integer -> TABLE(queue text, kind text, job_count bigint)"
+        "max_jobs integer -> TABLE(queue text, kind text, job_count bigint,"
+        " failed_count bigint, cancelled_count bigint)"
     ),
     "unmute": "queue text -> void",
     "unpark": "queue text, muted boolean -> boolean",
@@ -192,7 +194,7 @@ INTERNAL |= {"say_jobs", "say_name", "say_time"}
 INTERNAL |= {"payload_problem", "type_problem"}
 INTERNAL |= {"cron_problem"}
 INTERNAL |= {"free_children", "note_children", "send_webhooks"}
-INTERNAL |= {"oldest_snapshot_at"}
+INTERNAL |= {"count_crashed", "oldest_snapshot_at"}
 INTERNAL |= {"explain_parents", "look_at_children", "open_children"}
 
 CLAIMED_JOB = [

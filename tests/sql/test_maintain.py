@@ -27,7 +27,8 @@ async def test_without_a_step_it_sweeps_and_folds(connection: Connection) -> Non
     await set_clock(connection, "1 hour")
 
     done = await maintain(connection)
-    assert done == {"sweep": 1, "crashed": [["default", "noop", 1]], "fold": 2}
+    crashed = ["default", "noop", 1, 0, 0]
+    assert done == {"sweep": 1, "crashed": [crashed], "fold": 2}
     assert await status(connection, held["id"]) == "pending"
 
 
@@ -46,7 +47,10 @@ async def test_a_sweep_tells_what_crashed_by_queue_and_kind(
 
     done = await maintain(connection, "sweep")
     assert done["sweep"] == 3
-    assert sorted(done["crashed"]) == [["default", "a", 2], ["default", "b", 1]]
+    assert sorted(done["crashed"]) == [
+        ["default", "a", 2, 0, 0],
+        ["default", "b", 1, 0, 0],
+    ]
 
 
 async def test_a_fold_tells_how_many_rows_it_took_in(connection: Connection) -> None:

@@ -30,9 +30,9 @@ async def test_it_tells_how_many_by_queue_and_kind(connection: Connection) -> No
 
     released = await rows(connection, "release_worker_jobs", worker="w1")
     assert sorted(tuple(row.values()) for row in released) == [
-        ("q1", "a", 2),
-        ("q1", "b", 1),
-        ("q2", "a", 1),
+        ("q1", "a", 2, 0, 0),
+        ("q1", "b", 1, 0, 0),
+        ("q2", "a", 1, 0, 0),
     ]
 
 
@@ -80,3 +80,17 @@ async def test_a_worker_must_be_named(
 ) -> None:
     with refused("PW003"):
         await rows(connection, "release_worker_jobs", worker=worker)
+
+
+async def test_it_tells_how_many_are_failed_or_cancelled_by_it(
+    connection: Connection,
+) -> None:
+    await connection.execute(
+        "insert into pgwake.queues (name, max_crashes) values ('fragile', 1)"
+    )
+    ids = [await insert(connection, "a", queue="fragile") for _ in range(4)]
+    await claim(connection, 9, "fragile", worker="w1")
+    await call(connection, "cancel_job", job_id=ids[0])
+
+    (released,) = await rows(connection, "release_worker_jobs", worker="w1")
+    assert tuple(released.values()) == ("fragile", "a", 4, 3, 1)

@@ -56,9 +56,9 @@ async def test_it_tells_how_many_by_queue_and_kind(connection: Connection) -> No
 
     swept = await rows(connection, "sweep_expired_leases")
     assert sorted(tuple(row.values()) for row in swept) == [
-        ("q1", "a", 2),
-        ("q1", "b", 1),
-        ("q2", "a", 3),
+        ("q1", "a", 2, 0, 0),
+        ("q1", "b", 1, 0, 0),
+        ("q2", "a", 3, 0, 0),
     ]
 
 

@@ -134,6 +134,10 @@ class Samples:
         """The sum over all samples with these labels; a histogram's count."""
         return sum(sample.value for sample in self._samples(name, labels))
 
+    def has(self, name: str) -> bool:
+        """Whether there is any sample of it."""
+        return bool(self._samples(name, {}))
+
     def label_values(self, name: str, label: str) -> set[str]:
         """The values that a label has."""
         return {sample.labels[label] for sample in self._samples(name, {})}

@@ -8,6 +8,7 @@ import pytest
 
 from pgwake import Registry, Worker
 from pgwake.metrics import Metrics
+from pgwake.queue import Crashed
 from sql.helpers import insert, set_queue
 from support import Connection, free_port, wait_for
 from worker.helpers import Samples, embedded, ended, fetch, in_status
@@ -194,7 +195,7 @@ def test_series_are_bounded_whatever_kinds_arrive() -> None:
     metrics = Metrics(["known"])
     before = len(metrics.render().splitlines())
     for n in range(1000):
-        metrics.crashed("default", f"kind-{n}", 1)
+        metrics.crashed(Crashed("default", f"kind-{n}", 1, 0, 0))
     after = Samples(metrics.render())
 
     assert after.label_values("pgwake_jobs_crashed", "kind") == {"(unknown)"}
@@ -203,7 +204,7 @@ def test_series_are_bounded_whatever_kinds_arrive() -> None:
 
 def test_metrics_can_be_made_any_number_of_times() -> None:
     first, second = Metrics(["a"]), Metrics(["a"])
-    first.crashed("default", "a", 2)
+    first.crashed(Crashed("default", "a", 2, 0, 0))
 
     assert Samples(first.render()).total("pgwake_jobs_crashed") == 2
     assert Samples(second.render()).total("pgwake_jobs_crashed") == 0

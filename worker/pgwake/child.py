@@ -5,12 +5,14 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
 
 import structlog
 
 from pgwake import names
+from pgwake.queue import Crashed
 from pgwake.settings import Settings
 
 log = structlog.get_logger()
@@ -94,9 +96,9 @@ class Child:
             self.queues = tuple(json.loads(line)["queues"])
         self.is_beating = self.is_beating or bool(data)
 
-    def tell_crashed(self, jobs: list[tuple[str, str, int]]) -> bool:
-        """Have it count crashed jobs, (queue, kind, count) each; whether it heard."""
-        return self._write({"crashed": jobs})
+    def tell_crashed(self, jobs: Sequence[Crashed], *, were_claimed: bool) -> bool:
+        """Have it count crashed jobs; whether it heard. See Metrics.crashed."""
+        return self._write({"crashed": jobs, "were_claimed": were_claimed})
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it is still there."""

@@ -208,7 +208,7 @@ class Claimer:
         if monotonic() - self.feed.finished_at < HOARD_SECONDS:
             return
         if jobs := self.feed.take_back(gathered=False):
-            await self._session.call(
+            outcomes = await self._session.call(
                 lambda connection: queue.release_jobs(
                     connection,
                     [job.id for job in jobs],
@@ -217,6 +217,8 @@ class Claimer:
                 )
             )
             self._holdings.difference_update(jobs)
+            for job, outcome in zip(jobs, outcomes, strict=True):
+                self._metrics.given_back(job, outcome, "unstarted")
 
     async def _rest(self, claim: queue.Claim) -> None:
         """Sleep after a look that has found less than there was room for."""

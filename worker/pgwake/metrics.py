@@ -13,8 +13,9 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from pgwake.job import Job
+from pgwake.queue import Crashed
 from pgwake.survey import Survey
-from pgwake.tally import Counts, Instants, Seconds, SharedCounts
+from pgwake.tally import Counts, Instants, Seconds
 from pgwake.version import __version__
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300)
@@ -42,13 +43,16 @@ class Metrics:
             "jobs_retried", "Failed attempts that will be retried.", job
         )
         self._cancelled = self._counts("jobs_cancelled", "Running jobs cancelled.", job)
-        self._released = self._shared(
+        self._released = self._counts(
             "jobs_released",
             "Jobs given back, the attempt not counted.",
             (*job, "reason"),
         )
-        self._crashed = self._shared(
-            "jobs_crashed", "Jobs taken from a dead or silent worker.", job
+        self._crashed = self._counts(
+            "jobs_crashed",
+            "Jobs taken from a dead or silent worker: returned to their queue, failed"
+            " since it was once too often, or cancelled as somebody had asked for.",
+            (*job, "outcome"),
         )
         self._lease_lost = self._counts(
             "leases_lost",
@@ -56,7 +60,7 @@ class Metrics:
             " crashed.",
             job,
         )
-        self._ticks = self._shared(
+        self._ticks = self._counts(
             "schedule_ticks",
             "Ticks of schedules: fired, left_out while the last job was live, or looks"
             " that were refused for the schedule's problem.",
@@ -115,9 +119,6 @@ class Metrics:
     def _counts(self, name: str, text: str, labels: Sequence[str]) -> Counts:
         return Counts(f"pgwake_{name}", text, labels, self.registry)
 
-    def _shared(self, name: str, text: str, labels: Sequence[str]) -> SharedCounts:
-        return SharedCounts(f"pgwake_{name}", text, labels, self.registry)
-
     def _instants(self, name: str, text: str, labels: Sequence[str]) -> Instants:
         return Instants(f"pgwake_{name}", text, labels, self.registry)
 
@@ -155,9 +156,36 @@ class Metrics:
         """Count a job given back."""
         self._released.add((job.queue, self._kind(job.kind), reason))
 
-    def crashed(self, queue: str, kind: str, count: int) -> None:
-        """Count jobs that were taken from a dead worker."""
-        self._crashed.add((queue, self._kind(kind)), count)
+    def given_back(self, job: Job, outcome: str, reason: str) -> None:
+        """Count what release_jobs has answered for a job."""
+        if outcome == "released":
+            self.released(job, reason)
+        else:
+            outcome = "cancelled" if outcome == "cancel_requested" else outcome
+            self.ended(job, outcome, 0.0)
+
+    def crashed(self, crashed: Crashed, *, were_claimed: bool = True) -> None:
+        """Count jobs that were taken from a dead worker.
+
+        Args:
+            crashed: Which.
+            were_claimed: Whether that worker has shown their claims itself.
+        """
+        labels = crashed.queue, self._kind(crashed.kind)
+        returned = crashed.jobs - crashed.failed - crashed.cancelled
+        for outcome, count in (
+            ("returned", returned),
+            ("failed", crashed.failed),
+            ("cancelled", crashed.cancelled),
+        ):
+            if count:
+                self._crashed.add((*labels, outcome), count)
+        if crashed.failed:
+            self._failed.add(labels, crashed.failed)
+        if crashed.cancelled:
+            self._cancelled.add(labels, crashed.cancelled)
+        if not were_claimed:
+            self._claimed.add(labels, crashed.jobs)
 
     def ticked(self, outcome: str, count: int) -> None:
         """Count ticks of schedules."""

@@ -14,6 +14,7 @@ import structlog
 
 from pgwake import logs
 from pgwake.errors import EXIT_CONFIG, ConfigurationError
+from pgwake.queue import Crashed
 from pgwake.registry import registry
 from pgwake.settings import Settings
 from pgwake.worker import Worker, import_handlers
@@ -82,8 +83,14 @@ async def _work(settings: Settings, order: dict[str, Any]) -> None:
 
     def read_orders() -> None:
         for line in sys.stdin:
-            for queue, kind, count in json.loads(line)["crashed"]:
-                worker.metrics.crashed(queue, kind, count)
+            news = json.loads(line)
+            for jobs in news["crashed"]:
+                count = functools.partial(
+                    worker.metrics.crashed,
+                    Crashed(*jobs),
+                    were_claimed=news["were_claimed"],
+                )
+                loop.call_soon_threadsafe(count)
         worker.expect_stop()  # the supervisor is gone: drain
         loop.call_soon_threadsafe(worker.stop)
 

@@ -43,7 +43,9 @@ class Supervisor:
         )
         self._children: set[Child] = set()
         self._queues: set[str] = set()
-        self._crashed: list[tuple[str, str, int]] = []  # not yet counted by anybody
+        # What crashed and is not yet counted by anybody; by whether its claims are: a
+        # quarantine shows no metrics of its own.
+        self._crashed: dict[bool, list[queue.Crashed]] = {True: [], False: []}
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()  # a crash, or the stop
         self._exit_code = 0
@@ -107,7 +109,7 @@ class Supervisor:
             names.application_name(child.name),
             names.handlers_application_name(child.name),
         ]
-        given_back: list[tuple[str, str, int]] = []
+        given_back: list[queue.Crashed] = []
 
         async def once(connection: Connection) -> bool:
             # A pooler keeps idle sessions open, under the name of their last client.
@@ -129,21 +131,22 @@ class Supervisor:
         except asyncpg.PostgresError as error:
             log.error("give-back refused", name=child.name, error=describe(error))
         if given_back:
-            jobs = sum(count for _, _, count in given_back)
+            jobs = sum(crashed.jobs for crashed in given_back)
             log.warning("jobs given back", name=child.name, jobs=jobs)
             self._changed.set()
-            self._crashed.extend(given_back)
+            self._crashed[not child.is_quarantine].extend(given_back)
             self._tell_crashed()
 
     def _tell_crashed(self) -> None:
         """Have one of the children that show metrics count what crashed."""
         for child in self._children:
-            if (
-                self._crashed
-                and not child.is_quarantine
-                and child.tell_crashed(self._crashed)
-            ):
-                self._crashed = []
+            for were_claimed, jobs in self._crashed.items():
+                if (
+                    jobs
+                    and not child.is_quarantine
+                    and child.tell_crashed(jobs, were_claimed=were_claimed)
+                ):
+                    self._crashed[were_claimed] = []
 
     async def _watch_suspects(self) -> None:
         """Run the quarantine, a child with one slot, while a suspect is due."""

@@ -5,7 +5,6 @@ half of what the worker spent on a job. These are a dictionary and a bisection. 
 thread adds at a time; any thread may collect, and sees a sum that is a moment old.
 """
 
-import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -44,21 +43,6 @@ class Counts(Collector):
         for labels, value in list(self._values.items()):
             family.add_metric(labels, value)
         return [family]
-
-
-class SharedCounts(Counts):
-    """A counter that several threads add to."""
-
-    def __init__(
-        self, name: str, text: str, labels: Sequence[str], registry: CollectorRegistry
-    ) -> None:
-        super().__init__(name, text, labels, registry)
-        self._lock = threading.Lock()
-
-    def add(self, labels: tuple[str, ...], count: int = 1) -> None:
-        """Count it."""
-        with self._lock:
-            super().add(labels, count)
 
 
 class Instants(Collector):

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from itertools import starmap
 from time import monotonic
 from typing import Any
 
@@ -70,8 +71,8 @@ class Upkeep:
         now = monotonic()
         every = {
             "schedules": SCHEDULE_SECONDS,
-            "sample": SAMPLE_SECONDS,
             "report": REPORT_SECONDS,
+            "sample": SAMPLE_SECONDS,  # after the report, so that it shows the worker
             **STEPS,
         }
         due = {step: now + random.uniform(0, every[step]) for step in every}  # noqa: S311
@@ -112,9 +113,14 @@ class Upkeep:
             return await queue.maintain(connection, step)
 
         done = await self._session.call(once)
-        for queue_name, kind, count in done.get("crashed", ()):
-            log.warning("leases ran out", queue=queue_name, kind=kind, jobs=count)
-            self._metrics.crashed(queue_name, kind, count)
+        for crashed in starmap(queue.Crashed, done.get("crashed", ())):
+            log.warning(
+                "leases ran out",
+                queue=crashed.queue,
+                kind=crashed.kind,
+                jobs=crashed.jobs,
+            )
+            self._metrics.crashed(crashed)
         return step in done
 
     def _may_sweep(self) -> bool:

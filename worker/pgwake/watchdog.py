@@ -203,12 +203,14 @@ class Watchdog:
     async def _give_back(self, jobs: Sequence[Job], reason: str) -> None:
         if not jobs:
             return
-        await self._session.call(
+        outcomes = await self._session.call(
             lambda connection: queue.release_jobs(
                 connection, [j.id for j in jobs], [j.lease_id for j in jobs], reason
             )
         )
         self._holdings.difference_update(jobs)
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            self._tell_main(self._metrics.given_back, job, outcome, reason)
         log.warning("jobs given back", count=len(jobs), reason=reason)
 
     def _running(self) -> list[Job]:

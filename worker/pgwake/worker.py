@@ -219,6 +219,7 @@ class Worker:
                 "worker started",
                 queues=",".join(f"{feed.queue}:{feed.slots}" for feed in feeds),
                 kinds=len(self.registry.kinds),
+                http_port=self._http_port,
                 suspects=self._suspects,
             )
             async with anyio.create_task_group() as tasks:

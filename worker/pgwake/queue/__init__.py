@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import asyncpg
@@ -244,12 +244,28 @@ async def extend_leases(
     return outcomes
 
 
-async def release_worker_jobs(
-    connection: Connection, worker: str
-) -> list[tuple[str, str, int]]:
-    """Give back what a dead worker had; (queue, kind, count) of it."""
+class Crashed(NamedTuple):
+    """How many jobs of a kind were taken from dead workers.
+
+    Attributes:
+        queue: Their queue.
+        kind: Their kind.
+        jobs: How many.
+        failed: How many of them are failed for good.
+        cancelled: How many of them are cancelled, as had been asked for.
+    """
+
+    queue: str
+    kind: str
+    jobs: int
+    failed: int
+    cancelled: int
+
+
+async def release_worker_jobs(connection: Connection, worker: str) -> list[Crashed]:
+    """Give back what a dead worker had."""
     rows = await connection.fetch(_RELEASE_WORKER_JOBS, worker)
-    return [(row[0], row[1], row[2]) for row in rows]
+    return [Crashed(*row) for row in rows]
 
 
 async def seconds_to_suspect(

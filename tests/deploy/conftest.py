@@ -4,6 +4,7 @@ from worker.conftest import (  # noqa: F401, fixtures
     _only_the_tests_own_settings,
     connect,
     diary,
+    pgwake,
     start_process,
     start_worker,
 )

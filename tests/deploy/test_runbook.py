@@ -1,0 +1,51 @@
+"""The runbook: whoever is woken at night can type what it says."""
+
+import re
+
+import pytest
+
+from sql.helpers import insert
+from support import CHECKOUT, Connection
+from worker.processes import Pgwake
+
+pytestmark = pytest.mark.timeout(60)
+
+# What stands for something in the runbook, and something for it.
+PLACES = {
+    "QUEUE": "default",
+    "KIND": "noop",
+    "NAME": "nightly",
+    "STEP": "fold",
+    "PID": "0",
+    "ID": "1",
+}
+
+
+def typed(word: str) -> list[str]:
+    """The runbook's commands that begin with a word, their places filled."""
+    text = (CHECKOUT / "README.md").read_text()
+    section = re.search(r"^## Runbook\n(.*?)^## ", text, re.DOTALL | re.MULTILINE)
+    assert section is not None
+    found = re.findall(rf"`({word} [^`]+)`", section[1])
+    for place, value in PLACES.items():
+        found = [re.sub(rf"\b{place}\b", value, command) for command in found]
+    return sorted(set(found))
+
+
+async def test_every_query_of_the_runbook_runs(connection: Connection) -> None:
+    queries = typed("select")
+    assert len(queries) > 8
+    for query in queries:
+        await connection.execute(query)
+
+
+async def test_every_command_of_the_runbook_runs(
+    connection: Connection, pgwake: Pgwake
+) -> None:
+    await insert(connection)
+    await connection.execute("select pgwake.schedule('nightly', '0 2 * * *', 'noop')")
+    commands = [one for one in typed("pgwake") if one != "pgwake schedule add"]
+    assert len(commands) > 10
+    for command in commands:
+        answer = await pgwake(*command.split()[1:])
+        assert answer.code == 0, f"{command}: {answer.errors}"

@@ -27,6 +27,7 @@ from . import (
     growth,
     inserts,
     limits,
+    metrics,
     parts,
     report,
     snapshot,
@@ -40,7 +41,7 @@ MODULES: dict[str, ModuleType] = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(enqueue, drain, wakeup, steady, snapshot),
-        *(inserts, delayed, claims, stats, limits, parts),
+        *(inserts, delayed, claims, stats, metrics, limits, parts),
     )
 }
 if growth.IS_THERE:

@@ -21,6 +21,7 @@ SMALL = {
     "delayed": "--jobs 3 --repeats 1",
     "claims": "--processes 2 --seconds 1",
     "stats": "--most 10000 --calls 2",
+    "metrics": "--jobs 1000 --workers 2 --seconds 1 --only 1,000",
     "parts": "--rounds 20 --repeats 1 --only one",
     "limits": "--jobs 300 --repeats 1 --only keys",
 }
@@ -34,6 +35,7 @@ SHOWN = {
     "delayed": (1, {"p50_ms", "p95_ms", "max_ms"}),
     "claims": (1, {"claims_per_job"}),
     "stats": (2, {"median_ms", "buffers", "pending_count"}),
+    "metrics": (1, {"server_percent", "sample_ms", "scrape_ms"}),
     "parts": (3, {"insert_us", "claim_us", "complete_us", "empty_claim_us"}),
     "limits": (2, {"jobs_per_second", "server_us"}),
 }

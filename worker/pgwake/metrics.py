@@ -66,6 +66,8 @@ class Metrics:
             " that were refused for the schedule's problem.",
             ("outcome",),
         )
+        for outcome in ("fired", "left_out", "refused"):
+            self._ticks.add((outcome,), 0)
         self._woken = self._counts(
             "wakeups", "Looks at a queue, by what caused them.", ("queue", "cause")
         )

@@ -1,0 +1,64 @@
+"""What monitoring asks is answered on a standby too."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pgwake.embedded import EmbeddedServer
+from sql.helpers import insert, rows
+from support import Connect, Connection, database_url, wait_for
+
+
+@pytest.fixture
+def standby(own_server: EmbeddedServer) -> Iterator[EmbeddedServer]:
+    """A hot standby, which follows."""
+    directory = own_server.directory.with_name(own_server.directory.name + "-standby")
+    directory.mkdir(0o700)
+    (directory / "password").write_bytes(
+        (own_server.directory / "password").read_bytes()
+    )
+    subprocess.run(
+        [
+            *(own_server.binaries / "pg_basebackup", "-D", directory / "data"),
+            *("-d", own_server.socket_url, "-c", "fast", "-R", "-X", "stream"),
+        ],
+        check=True,
+    )
+    settings = {"max_connections": "200", "max_prepared_transactions": "10"}
+    with EmbeddedServer(
+        directory, binaries=own_server.binaries, settings=settings
+    ) as standby:
+        yield standby
+    shutil.rmtree(directory)
+
+
+async def test_statistics_and_metrics_are_answered(
+    connect: Connect, own_database: str, standby: EmbeddedServer
+) -> None:
+    primary = await connect(own_database)
+    await insert(primary, queue="mail")
+    place = await primary.fetchval("select pg_current_wal_lsn()::text")
+
+    async def follow(url: str) -> Connection:
+        reader = await connect(url)
+
+        async def has_followed() -> bool:
+            return bool(
+                await reader.fetchval(
+                    "select pg_last_wal_replay_lsn() >= $1::text::pg_lsn", place
+                )
+            )
+
+        await wait_for(has_followed, 10)
+        return reader
+
+    # The database may be newer than the standby.
+    await follow(database_url(standby, "postgres", role="postgres"))
+    reader = await follow(database_url(standby, Path(own_database).name))
+    assert len(await rows(reader, "get_queue_stats")) == 1
+    assert await reader.fetchval("select pg_is_in_recovery()")
+    _, of_queue = await rows(reader, "get_metrics")
+    assert (of_queue["queue"], of_queue["pending_count"]) == ("mail", 1)

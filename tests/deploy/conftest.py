@@ -4,7 +4,6 @@ from worker.conftest import (  # noqa: F401, fixtures
     _only_the_tests_own_settings,
     connect,
     diary,
-    pgwake,
     start_process,
     start_worker,
 )

@@ -53,6 +53,7 @@ def test_examples_print_what_is_shown(
         "PYTHONPATH": str(tmp_path),
         "PGTZ": "UTC",
     }
+    (tmp_path / "deploy").symlink_to(CHECKOUT / "deploy")
     for language, text in BLOCK.findall(path.read_text()):
         if language == "python" and text.startswith("# "):
             (tmp_path / text.split()[1]).write_text(text)

@@ -88,6 +88,7 @@ def graph(title: str, description: str, unit: str, *targets: Target) -> Json:
         *targets,
         options={
             "legend": {
+                "calcs": [],
                 "displayMode": "list",
                 "placement": "bottom",
                 "showLegend": True,
@@ -561,7 +562,7 @@ def dashboard() -> str:
         "title": "pgwake",
         "description": "Queues, workers and database of pgwake.",
         "tags": ["pgwake", "postgresql"],
-        "schemaVersion": 41,
+        "schemaVersion": 42,
         "version": 1,
         "editable": True,
         "graphTooltip": 1,

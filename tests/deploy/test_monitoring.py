@@ -179,3 +179,49 @@ async def test_an_alert_fires_and_is_over_when_a_worker_comes(
     workers.send(signal.SIGTERM)
     assert await workers.exit_code() == 0
     await wait_for(nobody_answers, 10)
+
+
+async def test_each_loop_that_is_broken_alerts_until_it_is_mended(
+    connect: Connect,
+    start_worker: StartProcess,
+    start_prometheus: StartPrometheus,
+) -> None:
+    port = two_ports()
+    await start_worker(http_port=port, processes=2, poll_interval=1)
+    prometheus = await start_prometheus(
+        port,
+        port + 1,
+        PgwakeClaimsStalled=("< 45", "< 3"),
+        PgwakeSchedulesStalled=("< 45", "< 3"),
+        PgwakeSweepStalled=("< 45", "< 14"),  # a worker that is new does not sweep yet
+    )
+    loops = {"PgwakeClaimsStalled", "PgwakeSchedulesStalled", "PgwakeSweepStalled"}
+    firing: set[str] = set()
+
+    async def are(expected: set[str]) -> None:
+        async def so() -> bool:
+            await asyncio.sleep(0.1)
+            data = await prometheus.ask("alerts")
+            firing.clear()
+            firing.update(one["labels"]["alertname"] for one in data["alerts"])
+            return firing & loops == expected
+
+        try:
+            await wait_for(so, 40)
+        except AssertionError:
+            raise AssertionError(f"{firing}, not {expected}") from None
+
+    broken, sweeper = await connect(), await connect()
+    functions = "claim_batch", "due_schedules"
+    for name in functions:
+        await broken.execute(f"alter function pgwake.{name} rename to {name}_gone")
+    await sweeper.execute("begin; select pg_advisory_xact_lock(1885828971, 1)")
+    await insert(broken)
+    await are(loops)
+    # All else is well, and says so.
+    others = {"PgwakeDatabaseDown", "PgwakeListenerDown", "PgwakeLoopBlocked"}
+    assert not firing & others
+    for name in functions:
+        await broken.execute(f"alter function pgwake.{name}_gone rename to {name}")
+    await sweeper.execute("rollback")
+    await are(set())

@@ -1,4 +1,4 @@
-"""The status page in a real browser, before a real `pgwake serve` and a real database."""
+"""The status page in a real browser, before a real server and a real database."""
 
 import os
 import shutil

@@ -42,6 +42,13 @@ export function overview(_, { act }) {
     Object.keys(ORDERS).map((name) => h('option', {}, name)),
   );
   const shownCount = h('p', { class: 'hint', role: 'status' });
+  const tools = h(
+    'div',
+    { class: 'filters', hidden: true },
+    h('label', {}, 'Filter queues', filter),
+    h('label', {}, 'Sort by', order),
+    shownCount,
+  );
   const more = h('button', { type: 'button', hidden: true });
   const queues = table({
     caption: 'Queues',
@@ -102,6 +109,7 @@ export function overview(_, { act }) {
         : 'No queue has been used yet. It is there with its first job: insert into pgwake.jobs (kind) values (\'hello\').',
     );
     queues.update(rows);
+    tools.hidden = all.length === 0;
     more.hidden = rows.length === found.length;
     more.textContent = `Show all ${count(found.length)}`;
     setText(
@@ -127,19 +135,7 @@ export function overview(_, { act }) {
     title: 'Overview',
     element: [
       totals.element,
-      h(
-        'section',
-        { class: 'panel', 'aria-label': 'Queues' },
-        h(
-          'div',
-          { class: 'filters' },
-          h('label', {}, 'Filter queues', filter),
-          h('label', {}, 'Sort by', order),
-          shownCount,
-        ),
-        queues.element,
-        more,
-      ),
+      h('section', { class: 'panel', 'aria-label': 'Queues' }, tools, queues.element, more),
     ],
     async read(options) {
       const wantsHistory = Date.now() - historyAt >= HISTORY_PERIOD;

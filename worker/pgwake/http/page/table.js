@@ -8,8 +8,7 @@ import { h, keyed, setText } from './dom.js';
  * Roles are said though they are the elements' own: as cards, some browsers forget them.
  *
  * @param {string} caption what it lists, for those who do not see it
- * @param {Array} columns {label, show(cell, item), type: number | name | text | action,
- *   isHeader}
+ * @param {Array} columns {label, show(cell, item), type: its classes, isHeader}
  * @param {function} keyOf of an item: its identity
  * @param {string} empty what to say when there is nothing
  * @returns {{element, update(items)}}

@@ -11,6 +11,7 @@ from page.browsing import Visit
 from page.conftest import StartSite
 from page.queueing import insert, insert_many, progress
 from page.serving import TOKEN, Site
+from pgwake.embedded import EmbeddedServer
 from support import free_port
 
 pytestmark = pytest.mark.timeout(60)
@@ -128,3 +129,22 @@ def test_a_job_is_watched_from_its_worker_s_start_to_its_end(
     visit.goto(f"#/jobs/{job}")
     until.touch()
     expect(page.locator(".job-status")).to_contain_text("completed")
+
+
+def test_while_the_database_is_away_it_is_said(
+    visit: Visit,
+    start_site: StartSite,
+    own_server: EmbeddedServer,
+    own_database: str,
+) -> None:
+    visit.expected = "503"
+    site = start_site(database_url=own_database, query_timeout=2)
+    visit.log_in(site.url, TOKEN)
+    page = visit.page
+    expect_state(page, "live")
+    own_server._halt("immediate")
+    expect_state(page, "offline since")
+    expect(page.locator("#stale")).to_contain_text("database")
+    own_server._launch()
+    expect_state(page, "live")
+    expect(page.locator("#stale")).to_be_empty()

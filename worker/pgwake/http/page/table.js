@@ -55,12 +55,12 @@ export function table({ caption, columns, keyOf, empty }) {
 }
 
 /** A column of numbers; zeros stand back. */
-export const numbers = (label, valueOf, words = String) => ({
+export const numbers = (label, valueOf, words = (value) => String(value)) => ({
   label,
   type: 'number',
   show(cell, item) {
     const value = valueOf(item);
-    setText(cell, value == null ? '' : words(value));
+    setText(cell, value == null ? '' : words(value, item));
     cell.classList.toggle('zero', value != null && Number(value) === 0);
   },
 });

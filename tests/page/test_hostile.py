@@ -10,7 +10,10 @@ from page.serving import TOKEN, Site
 
 pytestmark = pytest.mark.timeout(40)
 
-SCRIPT = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+MARKUP = (
+    'javascript:alert(1)//"><svg onload=alert(2)><img src=x onerror=alert(3)>'
+    "<script>alert(4)</script>{{7*7}}${7*7}"
+)
 HIDDEN = "safe\N{RIGHT-TO-LEFT OVERRIDE}txt.exe\N{ZERO WIDTH SPACE}"
 LONG = "n" * 128
 
@@ -36,21 +39,18 @@ def attack(sql: Session, text: str) -> int:
     )
 
 
-@pytest.mark.parametrize(
-    "text", [SCRIPT, "javascript:alert(1)", '"><svg onload=alert(1)>', "{{7*7}}${7*7}"]
-)
 def test_markup_in_every_field_is_text(
-    visit: Visit, site: Site, sql: psycopg.Connection, text: str
+    visit: Visit, site: Site, sql: psycopg.Connection
 ) -> None:
-    job = attack(sql, text)
-    insert(sql, text, queue=text, concurrency_key=text)
+    job = attack(sql, MARKUP)
+    insert(sql, MARKUP, queue=MARKUP, concurrency_key=MARKUP)
     visit.log_in(site.url, TOKEN)
     page = visit.page
     visit_all(visit, job)
     payload = page.get_by_role("region", name="Payload").locator("pre")
     expect(payload).to_contain_text("__proto__")
     attempts = page.get_by_role("region", name="Failed attempts")
-    expect(attempts.get_by_text(text).first).to_be_visible()
+    expect(attempts.get_by_text(MARKUP).first).to_be_visible()
     assert page.locator("main :is(script, iframe, svg[onload], img)").count() == 0
     # Links lead nowhere but to the page's own views.
     hrefs = page.locator("a").evaluate_all("(all) => all.map((a) => a.href)")

@@ -125,7 +125,7 @@ async def test_a_schema_of_another_version_is_told_clearly(
     connection: Connection, database: str
 ) -> None:
     await connection.execute("update pgwake.schema_version set version = 999")
-    with pytest.raises(ConfigurationError, match="schema 999, this worker needs"):
+    with pytest.raises(ConfigurationError, match="schema 999, this version needs"):
         async with embedded(database, quick()):
             pass
 

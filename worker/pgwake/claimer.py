@@ -76,7 +76,9 @@ class Claimer:
         self._holdings = holdings
         self._metrics = metrics
         self._gate = gate
-        self.pulse = Pulse(f"the claims of queue {feed.queue}", session, poll_interval)
+        self.pulse = Pulse(
+            f"the claims of queue {feed.queue}", max(poll_interval, session.timeout)
+        )
         self._tell_bell = wish
         self._wish: Wish | None = None
         self._role = Role.ALONE
@@ -112,6 +114,7 @@ class Claimer:
 
     async def run(self) -> None:
         """Claim until stopped."""
+        self.pulse.start()
         while True:
             count = await self._room()
             if self._stopping:
@@ -129,8 +132,7 @@ class Claimer:
 
     async def claim_suspect(self) -> bool:
         """Claim one job that crashed twice or more; whether there was one due."""
-        with self.pulse.asking():
-            claim = await self._claim(1, suspects=True)
+        claim = await self._claim(1, suspects=True)
         return claim is not None and bool(claim.jobs)
 
     async def _look(self, count: int) -> queue.Claim | None:
@@ -139,11 +141,12 @@ class Claimer:
             SLOW_LOOK_SECONDS, self._want, Wish.WORK
         )
         try:
-            with self.pulse.asking():
-                async with self._gate:
-                    return await self._claim(count)
+            self.pulse.rest()
+            async with self._gate:
+                return await self._claim(count)
         finally:
             slow.cancel()
+            self.pulse.beat()
 
     async def _claim(self, count: int, *, suspects: bool = False) -> queue.Claim | None:
         """Claim, and hand over to the slots; None if the database refuses."""
@@ -198,8 +201,8 @@ class Claimer:
                 async with asyncio.timeout(HOARD_SECONDS):
                     await feed.room.wait()
             except TimeoutError:
-                with self.pulse.asking():
-                    await self._give_back()
+                self.pulse.beat()
+                await self._give_back()
             finally:
                 off_duty.cancel()
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import asyncpg
 import structlog
 
+from pgwake.pulse import Pulse
+
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 T = TypeVar("T")
 
@@ -162,7 +164,7 @@ class Session:
     Attributes:
         up_since: When its connection was opened, on the monotonic clock; None: it has
             none.
-        tried_at: When it last began to ask, or was last used.
+        answered_at: When the last call had its answer, likewise.
         fault: Why the call that goes on has no answer yet; None: nothing is wrong.
     """
 
@@ -175,11 +177,11 @@ class Session:
     ) -> None:
         self.role = role
         self.up_since: float | None = None
-        self.tried_at = monotonic()
+        self.answered_at: float | None = None
         self.fault: Fault | None = None
         self.dsn = dsn
         self._name = name
-        self._timeout = timeout
+        self.timeout = timeout
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
 
@@ -200,16 +202,21 @@ class Session:
             asyncpg.PostgresError: The statement was refused, and would be again.
         """
         failures = 0
+        pulse = Pulse.current()
+        if pulse is not None:
+            pulse.rest()
         async with self._turn:
             try:
                 while True:
-                    self.tried_at = monotonic()
+                    if pulse is not None:
+                        pulse.beat()
                     try:
-                        async with asyncio.timeout(self._timeout):
+                        async with asyncio.timeout(self.timeout):
                             answer = await query(await self._connected())
                     except Exception as error:
                         refused = self._connection is None and not is_first
                         if not (refused or is_transient(error)):
+                            self.answered_at = monotonic()  # no is an answer, too
                             raise
                         failures += 1
                         await self._recover(error, failures)
@@ -221,6 +228,7 @@ class Session:
                             log.info(
                                 "session recovered", role=self.role, failures=failures
                             )
+                        self.answered_at = monotonic()
                         return answer
             finally:
                 self.fault = None
@@ -229,7 +237,7 @@ class Session:
         if self._connection is not None and self._connection.is_closed():
             self._connection = None
         if self._connection is None:
-            self._connection = await connect(self.dsn, self._name, self._timeout)
+            self._connection = await connect(self.dsn, self._name, self.timeout)
             self.up_since = monotonic()
         return self._connection
 

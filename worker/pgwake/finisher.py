@@ -75,7 +75,7 @@ class Finisher:
         self._metrics = metrics
         self._job_log = job_log
         self._reports = reports
-        self.pulse = Pulse("the writing of ends", session)
+        self.pulse = Pulse("the writing of ends", session.timeout)
         self._ends: list[End] = []
         self._more = asyncio.Event()
         self._enough = asyncio.Event()
@@ -183,12 +183,13 @@ class Finisher:
 
     async def run(self) -> None:
         """Write for ever: at once after a pause, in batches while busy."""
+        self.pulse.start()
         while True:
             self.pulse.rest()
             await self._more.wait()
             started = monotonic()
-            with self.pulse.asking():
-                await self._flush()
+            self.pulse.beat()
+            await self._flush()
             if not self._ends:
                 self._more.clear()
                 self._written.set()

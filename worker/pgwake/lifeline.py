@@ -95,6 +95,7 @@ class Lifeline:
             tell_cancelled=lambda news: self._renewal.look(news),  # noqa: PLW0108
         )
         self._renewal = Renewal(self._session, worker, holdings, self._tell_job)
+        health.pulses.append(self._renewal.pulse)
         self._watchdog = Watchdog(
             self._session,
             holdings=holdings,

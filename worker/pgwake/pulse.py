@@ -1,64 +1,56 @@
 """Signs of life of the process's loops, for whoever looks from another thread."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextvars import ContextVar
 from time import monotonic
-
-from pgwake.connection import Session
 
 SILENT_SECONDS = 60.0
 
+_current: "ContextVar[Pulse | None]" = ContextVar("pulse", default=None)
+
 
 class Pulse:
-    """When a loop was last seen to go round.
+    """When a loop was last seen to go round; at first it rests.
 
-    One that waits for the database goes round as long as its session tries: no restart
-    would help it. Until the first beat it rests.
+    A loop that waits for the database goes round as long as its session tries again:
+    no restart would help it.
 
     Args:
         loop: What goes round, in words.
-        session: By which it asks the database.
-        seconds: The longest that it sleeps by itself.
+        seconds: The longest that it sleeps, or that its session waits for an answer.
 
     Attributes:
         is_refused: Whether the database has refused what it asked for the last time.
     """
 
-    def __init__(self, loop: str, session: Session, seconds: float = 0.0) -> None:
+    def __init__(self, loop: str, seconds: float) -> None:
         self.loop = loop
         self.is_refused = False
-        self._session = session
         self._seconds = seconds
-        self._is_asking = False
         self._beat_at: float | None = None
+
+    @classmethod
+    def current(cls) -> "Pulse | None":
+        """Return that of the loop which the running task is."""
+        return _current.get()
+
+    def start(self) -> None:
+        """Let the running task be the loop, whose sessions beat for it."""
+        _current.set(self)
+        self.beat()
 
     def beat(self) -> None:
         """Note that it goes round."""
         self._beat_at = monotonic()
 
     def rest(self) -> None:
-        """Note that it has nothing to do, until the next beat."""
+        """Note that it has nothing to do, or not its turn, until the next beat."""
         self._beat_at = None
-
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Note that it waits for the database, or for its turn to ask it."""
-        self.beat()
-        self._is_asking = True
-        try:
-            yield
-        finally:
-            self._is_asking = False
-            self.beat()
 
     @property
     def stalled_seconds(self) -> float | None:
         """Seconds since it was last seen, where that is too long; else None."""
-        seen_at = self._beat_at
-        if seen_at is None:
+        beat_at = self._beat_at
+        if beat_at is None:
             return None
-        if self._is_asking:
-            seen_at = max(seen_at, self._session.tried_at)
-        silent = monotonic() - seen_at
-        is_late = silent > max(SILENT_SECONDS, 3 * self._seconds)
-        return silent if is_late else None
+        silent = monotonic() - beat_at
+        return silent if silent > max(SILENT_SECONDS, 3 * self._seconds) else None

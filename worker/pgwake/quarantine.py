@@ -71,6 +71,4 @@ class Quarantine:
             any(claimer.feed.held for claimer in self._claimers)
             and not self._stopping.is_set()
         ):
-            for claimer in self._claimers:  # which wait for the gate
-                claimer.pulse.beat()
             await asyncio.sleep(0.01)

@@ -14,6 +14,7 @@ from pgwake import queue
 from pgwake.connection import Session, describe
 from pgwake.job import Job, StopReason
 from pgwake.pause import pause
+from pgwake.pulse import Pulse
 from pgwake.queue import completion
 
 log = structlog.get_logger()
@@ -58,6 +59,7 @@ class Renewal:
         self._worker = worker
         self._holdings = holdings
         self._tell = tell
+        self.pulse = Pulse("the renewal of leases", session.timeout)
         self._asked: dict[int, float] = {}  # ids to look at, until when
         self._more = asyncio.Event()
 
@@ -68,7 +70,7 @@ class Renewal:
             if heard["worker"] != self._worker:
                 return
             ids = [int(job_id) for job_id in heard["jobs"]]
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
             log.warning("cancellation not understood", payload=news[:200])
             return
         until = monotonic() + ASKED_SECONDS
@@ -77,7 +79,9 @@ class Renewal:
 
     async def run(self) -> None:
         """Renew for ever."""
+        self.pulse.start()
         while True:
+            self.pulse.beat()
             await pause(self._more, LOOK_SECONDS)
             self._more.clear()
             for lease_seconds, jobs in self._due().items():

@@ -58,7 +58,7 @@ class Upkeep:
         renewal_interval: float,
     ) -> None:
         self._session = session
-        self.pulse = Pulse("the upkeep", session)
+        self.pulse = Pulse("the upkeep", session.timeout)
         self._health = health
         self._metrics = metrics
         self._sampler = sampler
@@ -77,13 +77,13 @@ class Upkeep:
         }
         due = {step: now + random.uniform(0, every[step]) for step in every}  # noqa: S311
         due["report"] = due["sample"] = now
+        self.pulse.start()
         while True:
+            self.pulse.beat()
             step = min(due, key=lambda name: due[name])
             await asyncio.sleep(max(due[step] - monotonic(), 0))
             try:
-                with self.pulse.asking():
-                    await self._take(step)
-                self._health.database_seen_at = monotonic()
+                await self._take(step)
             except asyncpg.PostgresError as error:
                 log.error("upkeep refused", step=step, error=describe(error))
             due[step] = monotonic() + every[step] * random.uniform(0.9, 1.1)  # noqa: S311

@@ -24,12 +24,14 @@ from pgwake.settings import Settings
 
 log = structlog.get_logger()
 
+LOOK_SECONDS = 5.0
+
 
 class Web:
     """Serves HTTP, runs no jobs and does no upkeep: it writes what it is asked to.
 
     Args:
-        settings: Where to serve, and what; poll_interval and the like mean nothing here.
+        settings: Where to serve, and what; what is of workers means nothing here.
         name: Names its sessions.
     """
 
@@ -40,7 +42,7 @@ class Web:
             settings.dsn, self._application_name, "samples", settings.query_timeout
         )
         self._health = Health(self._session)
-        self._pulse = Pulse("the samples", self._session, SAMPLE_SECONDS)
+        self._pulse = Pulse("the samples", settings.query_timeout)
         self._health.pulses = [self._pulse]
         self._metrics = Metrics([])
         for of_workers in (self._metrics.listener_up, self._metrics.loop_lag):
@@ -96,18 +98,22 @@ class Web:
 
     async def _look(self) -> None:
         """Look for ever whether the database can be used, and what stands in it."""
+        sample_at = monotonic()
+        self._pulse.start()
         while True:
+            self._pulse.beat()
             await self._ask(self._check)
-            if version_problem(self._health.schema_version) is None:
+            has_schema = version_problem(self._health.schema_version) is None
+            if has_schema and monotonic() >= sample_at:
                 await self._ask(self._sampler.sample)
-            await asyncio.sleep(SAMPLE_SECONDS)
+                sample_at = monotonic() + SAMPLE_SECONDS
+            await asyncio.sleep(LOOK_SECONDS)
 
-    async def _ask(self, query: Callable[[Connection], Awaitable[None]]) -> None:
-        with self._pulse.asking():
-            try:
-                await self._session.call(query)
-            except asyncpg.PostgresError as error:
-                log.error("sample refused", error=describe(error), hint=error.hint)
+    async def _ask(self, query: Callable[[Connection], Awaitable[object]]) -> None:
+        try:
+            await self._session.call(query)
+        except asyncpg.PostgresError as error:
+            log.error("sample refused", error=describe(error), hint=error.hint)
 
     async def _check(self, connection: Connection) -> None:
         self._health.is_read_only = await queue.is_read_only(connection)
@@ -116,4 +122,3 @@ class Web:
         if problem and version != self._health.schema_version:
             log.error("schema does not fit", problem=problem)
         self._health.schema_version = version
-        self._health.database_seen_at = monotonic()

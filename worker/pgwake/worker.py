@@ -205,7 +205,7 @@ class Worker:
             presence,
             renewal_interval(settings.lease or DEFAULT_LEASE),
         )
-        health.pulses = [
+        health.pulses += [
             *(claimer.pulse for claimer in claimers),
             finisher.pulse,
             upkeep.pulse,

@@ -45,7 +45,9 @@ def application(desk: Desk) -> Starlette:
             stream.route(desk.hub, desk.token),
             *page_routes(),
         ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
+    served = Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
+    served.router.redirect_slashes = False
+    return served
 
 
 def _answer(problems: list[str]) -> Response:

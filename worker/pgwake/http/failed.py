@@ -6,6 +6,7 @@ from pydantic import Field, TypeAdapter
 
 from pgwake.http.desk import Desk
 from pgwake.http.fields import (
+    WHOLE,
     Answer,
     Count,
     JobId,
@@ -58,7 +59,7 @@ class RetryFailed(Request):
     queue: QueueName | None = None
     kind: Kind | None = None
     fingerprint: Fingerprint | None = None
-    limit: Annotated[int, Field(ge=1, le=MAX_RETRIES)] = 1000
+    limit: Annotated[int, Field(ge=1, le=MAX_RETRIES), WHOLE] = 1000
 
 
 class Retried(Answer):

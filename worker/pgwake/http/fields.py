@@ -60,10 +60,13 @@ def _text(limit: int, what: str) -> WithJsonSchema:
     )
 
 
-def _whole(text: Any) -> Any:
-    if isinstance(text, str) and not re.fullmatch(r"[0-9]{1,19}", text, re.ASCII):
+def _whole(value: Any) -> Any:
+    """Take digits, and 2.0 for 2: to JSON they are one."""
+    if isinstance(value, str) and not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII):
         raise ValueError("use a whole number, in digits")
-    return text
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 def _instant(value: Any) -> Any:
@@ -76,16 +79,13 @@ def _instant(value: Any) -> Any:
     return datetime.fromisoformat(value.upper())
 
 
+WHOLE = BeforeValidator(_whole)
 QueueName = Annotated[str, _bytes(128), _text(128, "name of a queue")]
 Kind = Annotated[str, _bytes(128), _text(128, "which handler runs it")]
 Key = Annotated[str, _bytes(512), _text(512, "a key")]
 WorkerName = Annotated[str, _bytes(512), _text(512, "name of a worker")]
-JobId = Annotated[
-    int, BeforeValidator(_whole), Field(ge=1, le=MAX_ID, description="id of a job")
-]
-Limit = Annotated[
-    int, BeforeValidator(_whole), Field(ge=1, le=500, description="how many at most")
-]
+JobId = Annotated[int, Field(ge=1, le=MAX_ID, description="id of a job"), WHOLE]
+Limit = Annotated[int, Field(ge=1, le=500, description="how many at most"), WHOLE]
 Instant = Annotated[
     datetime,
     BeforeValidator(_instant),

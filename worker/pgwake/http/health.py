@@ -1,6 +1,5 @@
 """What the health endpoints answer from; they never ask the database themselves."""
 
-from collections.abc import Sequence
 from time import monotonic
 
 from pgwake.connection import Session
@@ -22,7 +21,6 @@ class Health:
     Attributes:
         main_lag: How late the main loop answered the lifeline, in seconds.
         is_draining: Whether the worker has been told to stop.
-        database_seen_at: When the database last answered, on the monotonic clock.
         schema_version: What was installed when it was asked last; None: nothing.
         is_read_only: Whether the database said so, where it was asked.
         pulses: The loops that have to go round.
@@ -31,10 +29,9 @@ class Health:
     def __init__(self, *sessions: Session) -> None:
         self.main_lag = 0.0
         self.is_draining = False
-        self.database_seen_at: float | None = None
         self.schema_version: int | None = SCHEMA_VERSION
         self.is_read_only = False
-        self.pulses: Sequence[Pulse] = ()
+        self.pulses: list[Pulse] = []
         self._sessions = sessions
 
     @property
@@ -54,24 +51,28 @@ class Health:
         found = self.problems
         if self.is_draining:
             found.append("draining")
-        seen, now = self.database_seen_at, monotonic()
+        if self.main_lag <= MAIN_LAG_SECONDS:  # else who asks has not asked for long
+            found += self._database_obstacles()
+        return found
+
+    def _database_obstacles(self) -> list[str]:
+        now = monotonic()
+        answers = [s.answered_at for s in self._sessions if s.answered_at is not None]
         faults = [(s.role, s.fault) for s in self._sessions]
         failing = [(role, fault) for role, fault in faults if fault is not None]
         if self.is_read_only or any(fault.code == _READ_ONLY for _, fault in failing):
-            found.append("the database is read-only")
-        elif seen is None or now - seen > DATABASE_SECONDS:
-            found.append("the database does not answer")
-        else:
-            found += [
-                f"session {role}: no answer for {now - fault.since:.0f} s"
-                for role, fault in failing
-                if now - fault.since > DATABASE_SECONDS
-            ]
-            if problem := version_problem(self.schema_version):
-                found.append(problem)
-        found += [
+            return ["the database is read-only"]
+        if not answers or now - max(answers) > DATABASE_SECONDS:
+            return ["the database does not answer"]
+        found = [
+            f"session {role}: no answer for {now - fault.since:.0f} s"
+            for role, fault in failing
+            if now - fault.since > DATABASE_SECONDS
+        ]
+        if problem := version_problem(self.schema_version):
+            found.append(problem)
+        return found + [
             f"{pulse.loop}: the database refuses it, see the log"
             for pulse in self.pulses
             if pulse.is_refused
         ]
-        return found

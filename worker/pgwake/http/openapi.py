@@ -5,14 +5,15 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from pgwake.http import problems
+from pgwake.http import problems, stream
 from pgwake.http.operation import Operation
 from pgwake.http.problems import Problem
+from pgwake.http.queues import OneQueue
 from pgwake.http.token import guarded
 from pgwake.version import __version__
 
@@ -39,6 +40,7 @@ def document(operations: list[Operation[Any, Any]]) -> dict[str, Any]:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(
             operation, schemas
         )
+    paths[stream.PATH] = {"get": _stream(schemas)}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -90,7 +92,7 @@ def _described(
     described: dict[str, Any] = {
         "operationId": "_".join([operation.method.lower(), *filter(None, words)]),
         "summary": operation.summary,
-        "parameters": _parameters(operation),
+        "parameters": _parameters(operation.parameters, operation.path),
         "responses": {
             str(operation.status): {
                 "description": HTTPStatus(operation.status).phrase,
@@ -98,15 +100,7 @@ def _described(
                     "application/json", schemas, operation.path, "answer"
                 ),
             },
-            **{
-                str(status): {
-                    "description": HTTPStatus(status).phrase,
-                    "content": _content(
-                        problems.MEDIA_TYPE, schemas, Problem, "answer"
-                    ),
-                }
-                for status in sorted(_statuses(operation))
-            },
+            **_faults(schemas, _statuses(operation)),
         },
     }
     if operation.body is not None:
@@ -115,6 +109,43 @@ def _described(
             "content": _content("application/json", schemas, operation.path, "body"),
         }
     return described
+
+
+def _stream(schemas: dict[tuple[Any, str], Any]) -> dict[str, Any]:
+    """Describe the stream of events, which is no operation."""
+    return {
+        "operationId": "get_api_events",
+        "summary": "Changes of jobs' statuses as server-sent events",
+        "description": "Events: reset (read anew; from here on nothing is missed), "
+        "job_status_changed, and poll (nothing is heard until the next reset).",
+        "parameters": [
+            *_parameters(OneQueue, stream.PATH),
+            {
+                "name": "Last-Event-ID",
+                "in": "header",
+                "required": False,
+                "description": "go on after this event, if it is remembered",
+                "schema": {"type": "string"},
+            },
+        ],
+        "responses": {
+            "200": {
+                "description": HTTPStatus.OK.phrase,
+                "content": {stream.MEDIA_TYPE: {"schema": {"type": "string"}}},
+            },
+            **_faults(schemas, {400, 401, 422, 503}),
+        },
+    }
+
+
+def _faults(
+    schemas: dict[tuple[Any, str], Any], statuses: set[int]
+) -> dict[str, dict[str, Any]]:
+    content = _content(problems.MEDIA_TYPE, schemas, Problem, "answer")
+    return {
+        str(status): {"description": HTTPStatus(status).phrase, "content": content}
+        for status in sorted(statuses)
+    }
 
 
 def _statuses(operation: Operation[Any, Any]) -> set[int]:
@@ -128,13 +159,13 @@ def _content(
     return {media_type: {"schema": schemas[key, what]}}
 
 
-def _parameters(operation: Operation[Any, Any]) -> list[dict[str, Any]]:
-    properties = operation.parameters.model_json_schema().get("properties", {})
+def _parameters(model: type[BaseModel], path: str) -> list[dict[str, Any]]:
+    properties = model.model_json_schema().get("properties", {})
     return [
         {
             "name": name,
-            "in": "path" if "{" + name + "}" in operation.path else "query",
-            "required": "{" + name + "}" in operation.path,
+            "in": "path" if "{" + name + "}" in path else "query",
+            "required": "{" + name + "}" in path,
             "schema": _without_null(schema),
         }
         for name, schema in properties.items()

@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,6 +19,15 @@ from pgwake.http.token import Handler, guarded
 
 P = TypeVar("P", bound=BaseModel)
 B = TypeVar("B")
+
+
+class _NameConvertor(StringConvertor):
+    """A queue's name may hold anything, slashes and line breaks too."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("queue_name", _NameConvertor())
 
 
 class NoParameters(BaseModel):
@@ -72,8 +82,7 @@ class Operation(Generic[P, B]):
     def route(self, desk: Desk, token: bytes) -> Route:
         """Return the route that does it for who has the token."""
         handler = guarded(token, self._handler(desk))
-        # A queue's name may hold a slash.
-        path = self.path.replace("{name}", "{name:path}")
+        path = self.path.replace("{name}", "{name:queue_name}")
         return Route(path, handler, methods=[self.method])
 
     def _handler(self, desk: Desk) -> Handler:

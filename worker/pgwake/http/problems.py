@@ -170,6 +170,8 @@ def _refusal(error: asyncpg.PostgresError) -> ProblemError | None:
         case "23514" if error.schema_name == "pgwake":
             rule = (error.constraint_name or "").removeprefix("jobs_").replace("_", " ")
             return ProblemError(422, f"it must hold that {rule}", code=code)
+        case "P0001":  # an installation's own trigger
+            return ProblemError(422, message, error.hint, code=code)
         case "42501":
             return ProblemError(
                 403,

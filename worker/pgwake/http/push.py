@@ -17,7 +17,7 @@ from pydantic import (
 
 from pgwake.connection import Connection
 from pgwake.http.desk import Desk
-from pgwake.http.fields import Answer, Instant, JobId, Key, Kind, Request
+from pgwake.http.fields import WHOLE, Answer, Instant, JobId, Key, Kind, Request
 from pgwake.http.operation import Asked, Operation
 from pgwake.http.problems import problem_of
 from pgwake.http.queues import Named
@@ -26,7 +26,8 @@ from pgwake.queue import web
 MAX_JOBS = 10_000
 MAX_DELAY = 100 * 365 * 86_400.0
 
-Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Priority = Annotated[int, Field(ge=-100, le=100), WHOLE]
+Attempts = Annotated[int, Field(ge=1, le=10_000), WHOLE]
 Webhook = Annotated[str, Field(pattern=r"^https?://[^\s/]", max_length=2048)]
 
 
@@ -44,18 +45,15 @@ class NewJob(Request):
 
     kind: Kind
     payload: dict[str, Any] = Field({}, description="for the handler; at most 1 MiB")
-    priority: int | None = Field(
-        None,
-        ge=-100,
-        le=100,
-        description="higher runs first; 0, the default: by policy",
+    priority: Priority | None = Field(
+        None, description="higher runs first; 0, the default: by policy"
     )
     run_at: Instant | None = Field(None, description="when it is due; default at once")
     delay_seconds: float | None = Field(
         None, ge=0, le=MAX_DELAY, allow_inf_nan=False, description="instead of run_at"
     )
-    max_attempts: int | None = Field(
-        None, ge=1, le=10_000, description="until the dead letters; default by policy"
+    max_attempts: Attempts | None = Field(
+        None, description="until the dead letters; default by policy"
     )
     unique_key: Key | None = Field(None, description="unique with kind among live jobs")
     on_conflict: Literal["return", "replace", "raise"] | None = Field(
@@ -65,7 +63,7 @@ class NewJob(Request):
     concurrency_key: Key | None = Field(
         None, description="jobs with one key wait for each other"
     )
-    depends_on: Annotated[list[Id], Field(max_length=10_000)] | None = Field(
+    depends_on: Annotated[list[JobId], Field(max_length=10_000)] | None = Field(
         None, description="ids of jobs that have to complete before"
     )
     on_parent_failure: Literal["cancel", "run"] | None = Field(
@@ -135,9 +133,8 @@ class _Batch:
 
     async def add(self, connection: Connection) -> str:
         """Add all; tell which are new."""
-        last_id = await web.last_id(connection)
         ids = await self._add(connection, 0, self.count)
-        return await web.pushed(connection, ids, last_id)
+        return await web.pushed(connection, ids)
 
     async def find_refused(self, connection: Connection) -> int | None:
         """Find the first job that can't be added after those before it; None: none."""

@@ -133,7 +133,7 @@ class Pause(Request):
     """How long; with neither until it is resumed."""
 
     until: Instant | None = None
-    seconds: Annotated[float | None, Field(gt=0, le=MAX_PAUSE, allow_inf_nan=False)] = (
+    seconds: Annotated[float | None, Field(ge=1, le=MAX_PAUSE, allow_inf_nan=False)] = (
         None
     )
 

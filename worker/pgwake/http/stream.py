@@ -12,6 +12,7 @@ from pgwake.http.problems import ProblemError
 from pgwake.http.queues import OneQueue
 from pgwake.http.token import guarded
 
+PATH = "/api/events"
 MEDIA_TYPE = "text/event-stream"
 # A proxy that gathers what it passes on would hold the events back.
 _HEADERS = {**problems.HEADERS, "X-Accel-Buffering": "no"}
@@ -48,4 +49,4 @@ def route(hub: Hub, token: bytes) -> Route:
         last_id = request.headers.get("Last-Event-ID")
         return EventStream(hub, parameters.queue, last_id)
 
-    return Route("/api/events", guarded(token, show), methods=["GET"])
+    return Route(PATH, guarded(token, show), methods=["GET"])

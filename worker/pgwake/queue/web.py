@@ -186,17 +186,15 @@ from (
   from unnest($1::bigint[]) with ordinality as u(id, place)
 ) as u
 left join pgwake.jobs_live as j
-  on j.id = u.id and j.id > $2 and j.created_at = pgwake.now()
-  and j.xmin = pg_current_xact_id()::xid
+  on j.id = u.id and j.created_at = pgwake.now() and j.xmin = pg_current_xact_id()::xid
 """
 _SAVE = "savepoint pgwake_push"
 _UNDO = "rollback to savepoint pgwake_push"
-_LAST_ID = "select s.last_value from pgwake.jobs_id_seq as s"
 
 
 async def begin(connection: Connection, milliseconds: int, *, may_write: bool) -> None:
     """Begin a transaction in UTC, with a deadline for each statement."""
-    access = "read write" if may_write else "read only"
+    access = "" if may_write else "read only"
     await connection.execute(_BEGIN.format(access=access, milliseconds=milliseconds))
 
 
@@ -291,12 +289,6 @@ async def list_workers(connection: Connection) -> str:
     return await _text(connection, _LIST_WORKERS)
 
 
-async def last_id(connection: Connection) -> int:
-    """Return the last id that was given out."""
-    found: int = await connection.fetchval(_LAST_ID)
-    return found
-
-
 async def save(connection: Connection) -> None:
     """Say what undo() goes back to."""
     await connection.execute(_SAVE)
@@ -330,9 +322,9 @@ async def push(
     return ids
 
 
-async def pushed(connection: Connection, ids: Sequence[int], last_id: int) -> str:
+async def pushed(connection: Connection, ids: Sequence[int]) -> str:
     """Return which of the jobs that were just pushed are new: not there before."""
-    return await _text(connection, _PUSHED, ids, last_id)
+    return await _text(connection, _PUSHED, ids)
 
 
 async def _text(connection: Connection, sql: str, *arguments: Any) -> str:

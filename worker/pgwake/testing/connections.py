@@ -30,6 +30,7 @@ class Borrowed(Session):
     """
 
     def __init__(self, connection: object) -> None:
+        self.timeout = 0.0  # none of its own
         self.given = connection
         self._found: Connection | None = None
 

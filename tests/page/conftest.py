@@ -1,4 +1,4 @@
-"""The status page in a real browser, before a real `pgwake serve` and a real database."""
+"""The status page in a real browser, before a real server and a real database."""
 
 import os
 import shutil
@@ -17,9 +17,11 @@ Scheme = Literal["light", "dark"]
 StartSite = Callable[..., Site]
 
 
-@pytest.fixture(scope="package")
+# No longer than a module: while it lives, its loop runs in this thread, and the tests of
+# other folders can't run theirs.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The browser that the tests share; each has a profile of its own."""
+    """The browser that a module's tests share; each has a profile of its own."""
     program = shutil.which("chromium")
     assert program, "no chromium on PATH: start with tests/run"
     with sync_playwright() as playwright:

@@ -1,4 +1,4 @@
-"""What serves the page: `pgwake serve` in a thread of the tests', or worker processes."""
+"""What serves the page: `pgwake serve` in a thread of the tests, or a worker."""
 
 import asyncio
 import subprocess

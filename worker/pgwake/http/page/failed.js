@@ -8,7 +8,7 @@ import { count, counted, visible, visibleLines } from './format.js';
 import { names, times } from './running.js';
 import { numbers, table } from './table.js';
 
-const AT_ONCE = 1000; // jobs that one confirmation retries
+const AT_ONCE = 10_000; // jobs, the most that one request may retry
 
 export function failed(parameters, { act }) {
   const hint = h('p', { class: 'hint', role: 'status' });
@@ -89,7 +89,7 @@ async function retry({ queue, kind, fingerprint, count: jobs }) {
   const question = {
     title: `Retry ${counted(limit, 'job')}?`,
     text:
-      `They are pending again at once, in queue ${visible(queue)}, with all their attempts before them.` +
+      `Pending again at once, in queue ${visible(queue)}, with all attempts before them.` +
       (total > limit ? ` These are the ${count(limit)} of ${count(total)} that failed first.` : ''),
     action: `Retry ${counted(limit, 'job')}`,
   };

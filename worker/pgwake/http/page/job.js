@@ -126,7 +126,7 @@ function attemptsTable() {
     empty: '',
     keyOf: ({ error, n }) => `${field(error, 'at')} ${n}`,
     columns: [
-      { ...text('Attempt', 'attempt', 'number'), isHeader: true },
+      { ...text('Attempt', 'attempt', 'id'), isHeader: true },
       { label: 'When', type: 'number', show: (cell, { error }) => showTime(cell, field(error, 'at')) },
       text('Reason', 'reason'),
       {

@@ -39,7 +39,7 @@ export function jobs(parameters) {
       { label: 'Created', type: 'number', show: (cell, job) => showTime(cell, job.created_at) },
       {
         label: 'When',
-        type: 'number',
+        type: 'number wide',
         show(cell, job) {
           const [time, word] = moment(job);
           showTime(cell, time, () => `${word} ${relative(time)}`);

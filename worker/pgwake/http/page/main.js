@@ -13,6 +13,8 @@ import { running, workers } from './running.js';
 const VIEWS = { '': overview, running, failed, jobs, workers };
 const TOKEN = /^[A-Za-z0-9._~+/=-]{1,256}$/; // what a header can carry
 
+const WITHDRAWN = 'The token is not accepted any more.';
+
 const main = document.getElementById('main');
 const navigation = document.getElementById('navigation');
 const connection = document.getElementById('connection');
@@ -42,6 +44,7 @@ const nowhere = () => ({
 
 function show() {
   live?.stop();
+  closeDialogs();
   if (session.token === null) {
     showLogin();
     return;
@@ -71,6 +74,8 @@ function show() {
   start();
 }
 
+const closeDialogs = () => document.querySelectorAll('dialog').forEach((dialog) => dialog.close());
+
 function fieldOf(element) {
   if (!main.contains(element)) return null;
   return element.name ? `[name="${CSS.escape(element.name)}"]` : 'form.filters button';
@@ -82,18 +87,20 @@ function start() {
   const { read, concerns = () => true } = view;
   const mine = new Live({
     read: async () => {
+      let refusal = null;
       try {
         await read({ signal: leaving.signal });
       } catch (error) {
-        if (error instanceof Problem && error.status === 401) {
-          if (live === mine) logOut('The token is not accepted any more.');
-          return;
-        }
         // What was asked wrongly is no outage.
-        if (error instanceof Problem && error.status < 500) showRefusal(error);
-        else throw error;
+        if (!(error instanceof Problem && error.status < 500)) throw error;
+        refusal = error;
       }
       if (live !== mine) return;
+      if (refusal?.status === 401) {
+        logOut(WITHDRAWN);
+        return;
+      }
+      showRefusal(refusal);
       readAt = new Date();
       main.removeAttribute('aria-busy');
     },
@@ -109,10 +116,15 @@ function start() {
   live.refresh();
 }
 
+/** Say that what was asked for is refused; null: it is not, any more. */
 function showRefusal(error) {
-  main.querySelector('.refusal')?.remove();
-  const text = h('p', { class: 'refusal', role: 'alert' }, visibleLines(error.message));
-  main.querySelector('h1').after(text);
+  const shown = main.querySelector('.refusal');
+  if (error === null) shown?.remove();
+  else if (shown) setText(shown, visibleLines(error.message));
+  else {
+    const text = h('p', { class: 'refusal', role: 'alert' }, visibleLines(error.message));
+    main.querySelector('h1').after(text);
+  }
 }
 
 const clock = (time) => new Date(time).toLocaleTimeString(undefined, { hour12: false });
@@ -146,23 +158,28 @@ async function act(button, action) {
     say(result);
   } catch (error) {
     if (error instanceof Problem && error.status === 401) {
-      logOut('The token is not accepted any more.');
+      logOut(WITHDRAWN);
       return;
     }
-    const reason = error instanceof Problem ? error.message : 'The server does not answer: nothing is known of what was asked for.';
+    const reason = error instanceof Problem
+      ? error.message
+      : 'The server does not answer: look whether it was done before you try again.';
     say(visibleLines(reason), true);
   } finally {
     busy.delete(button);
   }
   await live?.refresh();
-  if (document.activeElement === document.body) main.querySelector('h1')?.focus();
+  const focused = document.activeElement;
+  if (focused === document.body || !focused.checkVisibility()) {
+    main.querySelector('h1')?.focus(); // what had it is gone
+  }
 }
 
 function logOut(message = '') {
   live?.stop();
   live = null;
   session.token = null;
-  document.querySelectorAll('dialog').forEach((dialog) => dialog.close());
+  closeDialogs();
   showLogin(message);
 }
 

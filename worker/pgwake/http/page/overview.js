@@ -26,6 +26,9 @@ const DURATIONS = [
   [86_400, 'for a day'],
 ];
 
+/** Only the sum of pending and scheduled is exact in large queues. */
+const estimated = (number, row) => (row.is_estimate && Number(number) ? `≈ ${count(number)}` : count(number));
+
 const last = (values) => values?.findLast((value) => value != null);
 
 export function overview(_, { act }) {
@@ -42,6 +45,13 @@ export function overview(_, { act }) {
     Object.keys(ORDERS).map((name) => h('option', {}, name)),
   );
   const shownCount = h('p', { class: 'hint', role: 'status' });
+  const tools = h(
+    'div',
+    { class: 'filters', hidden: true },
+    h('label', {}, 'Filter queues', filter),
+    h('label', {}, 'Sort by', order),
+    shownCount,
+  );
   const more = h('button', { type: 'button', hidden: true });
   const queues = table({
     caption: 'Queues',
@@ -55,9 +65,9 @@ export function overview(_, { act }) {
         show: (cell, { queue }) =>
           showLink(cell, address('jobs', { queue }), visible(queue), visible(queue)),
       },
-      numbers('Pending', (row) => row.pending, count),
+      numbers('Pending', (row) => row.pending, estimated),
       numbers('Running', (row) => row.active_tasks, count),
-      numbers('Scheduled', (row) => row.scheduled, count),
+      numbers('Scheduled', (row) => row.scheduled, estimated),
       numbers('Waiting', (row) => row.waiting, count),
       failedColumn,
       numbers('Oldest', (row) => row.oldest_pending_seconds, (seconds) => duration(seconds * 1000)),
@@ -102,6 +112,7 @@ export function overview(_, { act }) {
         : 'No queue has been used yet. It is there with its first job: insert into pgwake.jobs (kind) values (\'hello\').',
     );
     queues.update(rows);
+    tools.hidden = all.length === 0;
     more.hidden = rows.length === found.length;
     more.textContent = `Show all ${count(found.length)}`;
     setText(
@@ -127,19 +138,7 @@ export function overview(_, { act }) {
     title: 'Overview',
     element: [
       totals.element,
-      h(
-        'section',
-        { class: 'panel', 'aria-label': 'Queues' },
-        h(
-          'div',
-          { class: 'filters' },
-          h('label', {}, 'Filter queues', filter),
-          h('label', {}, 'Sort by', order),
-          shownCount,
-        ),
-        queues.element,
-        more,
-      ),
+      h('section', { class: 'panel', 'aria-label': 'Queues' }, tools, queues.element, more),
     ],
     async read(options) {
       const wantsHistory = Date.now() - historyAt >= HISTORY_PERIOD;
@@ -204,9 +203,7 @@ async function change({ queue, is_paused: isPaused, active_tasks: running }) {
   }
   const seconds = await ask({
     title: `Pause ${name}?`,
-    text: `No more of its jobs are started. Jobs can still be enqueued, and ${
-      Number(running) ? `the ${counted(running, 'job')} that now run` : 'those that run'
-    } go on to their end.`,
+    text: `No more of its jobs are started. What runs now (${counted(running, 'job')}) goes on to its end, and jobs can still be enqueued.`,
     action: 'Pause',
     choice: { label: 'How long', options: DURATIONS },
   });

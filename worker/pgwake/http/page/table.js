@@ -8,8 +8,7 @@ import { h, keyed, setText } from './dom.js';
  * Roles are said though they are the elements' own: as cards, some browsers forget them.
  *
  * @param {string} caption what it lists, for those who do not see it
- * @param {Array} columns {label, show(cell, item), type: number | name | text | action,
- *   isHeader}
+ * @param {Array} columns {label, show(cell, item), type: its classes, isHeader}
  * @param {function} keyOf of an item: its identity
  * @param {string} empty what to say when there is nothing
  * @returns {{element, update(items)}}
@@ -56,12 +55,12 @@ export function table({ caption, columns, keyOf, empty }) {
 }
 
 /** A column of numbers; zeros stand back. */
-export const numbers = (label, valueOf, words = String) => ({
+export const numbers = (label, valueOf, words = (value) => String(value)) => ({
   label,
   type: 'number',
   show(cell, item) {
     const value = valueOf(item);
-    setText(cell, value == null ? '' : words(value));
+    setText(cell, value == null ? '' : words(value, item));
     cell.classList.toggle('zero', value != null && Number(value) === 0);
   },
 });

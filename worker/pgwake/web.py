@@ -103,22 +103,27 @@ class Web:
     async def _look(self) -> None:
         """Look for ever whether the database can be used, and what stands in it."""
         sample_at = monotonic()
+        self._metrics.upkeep_succeeded.note(("sample",))
         self._pulse.start()
         while True:
             self._pulse.beat()
             await self._ask(self._check)
             has_schema = version_problem(self._health.schema_version) is None
             if has_schema and monotonic() >= sample_at:
-                await self._ask(self._sampler.sample)
+                await self._ask(self._sample)
                 seconds = max(SAMPLE_SECONDS, self._sampler.seconds)
                 sample_at = monotonic() + seconds * random.uniform(0.9, 1.1)  # noqa: S311
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _ask(self, query: Callable[[Connection], Awaitable[object]]) -> None:
+    async def _ask(self, query: Callable[[Connection], Awaitable[None]]) -> None:
         try:
             await self._session.call(query)
         except asyncpg.PostgresError as error:
             log.error("sample refused", error=describe(error), hint=error.hint)
+
+    async def _sample(self, connection: Connection) -> None:
+        if await self._sampler.sample(connection):
+            self._metrics.upkeep_succeeded.note(("sample",))
 
     async def _check(self, connection: Connection) -> None:
         self._health.is_read_only = await queue.is_read_only(connection)

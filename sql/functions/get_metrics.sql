@@ -9,8 +9,10 @@
 -- else in it is null. The other rows have null in the first three of these. Their
 -- worker_count is of those that report the queue, the rest is as get_queue_stats has it.
 --
--- Costs what get_queue_stats does: 1 ms, and 30 microseconds more a queue, whatever
--- stands in them. Reads only, so it answers on a standby too; waits for no lock.
+-- To be cheap, it divides pending jobs less exactly than get_queue_stats into those that
+-- are due and those that are not: where a queue has more than 2,000 of each, with twenty
+-- queues and more than 100, the sum is exact and the division an estimate. Reads only,
+-- so it answers on a standby too.
 create or replace function pgwake.get_metrics()
 returns table (
   queue text,
@@ -39,6 +41,8 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := pgwake.now();
+  v_exact_rows constant text := coalesce(current_setting('pgwake.exact_rows', true), '');
+  v_queues bigint;
 begin
   select greatest(max(v_now - coalesce(s.next_at, greatest(s.updated_at, s.starts_at))), '0') into schedule_lag
   from pgwake.schedules as s
@@ -47,6 +51,11 @@ begin
   notification_queue_usage := pg_notification_queue_usage();
   select count(*) into worker_count from pgwake.workers as w where pgwake.is_live(w.seen_at);
   return next;
+
+  select count(distinct s.queue) into v_queues
+  from pgwake.tally_sums as s
+  where s.fold = (select max(f.id) from pgwake.tally_folds as f);
+  perform set_config('pgwake.exact_rows', greatest(2000 / greatest(v_queues, 1), 100)::text, true);
 
   return query
   select coalesce(s.queue, w.queue), coalesce(s.pending_count, 0), coalesce(s.scheduled_count, 0),
@@ -65,6 +74,7 @@ begin
   ) as w on w.queue = s.queue collate "C"
   left join pgwake.queues as q on q.name = s.queue collate "C"
   order by coalesce(s.queue, w.queue) collate "C";
+  perform set_config('pgwake.exact_rows', v_exact_rows, true);
 end
 $$;
 

@@ -73,7 +73,7 @@ async def run(
                 return (await meter.stop(1)).get("server_us", 0) / 1e6
 
             without = await server_seconds()
-            tasks = [asyncio.create_task(sampler.run()) for sampler in samplers]
+            tasks = [asyncio.create_task(sampler.run(seconds)) for sampler in samplers]
             by = await server_seconds()
             for task in tasks:
                 task.cancel()
@@ -110,10 +110,10 @@ class _Worker:
         self._session = session
         self._sampler = Sampler(self.metrics)
 
-    async def run(self) -> None:
-        """As the upkeep does, and its scraper."""
+    async def run(self, seconds: float) -> None:
+        """As the upkeep does, and its scraper; the first sample within so long."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._sample())
+            tasks.create_task(self._sample(min(seconds, SAMPLE_SECONDS)))
             tasks.create_task(self._be_scraped())
 
     async def sample(self) -> None:
@@ -122,8 +122,8 @@ class _Worker:
         await self._sampler.sample(self._session)
         self.milliseconds.append((monotonic() - started) * 1000)
 
-    async def _sample(self) -> None:
-        await asyncio.sleep(random.uniform(0, SAMPLE_SECONDS))  # noqa: S311
+    async def _sample(self, seconds: float) -> None:
+        await asyncio.sleep(random.uniform(0, seconds))  # noqa: S311
         while True:
             await self.sample()
             wait = max(SAMPLE_SECONDS, self._sampler.seconds)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import signal
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,30 @@ async def test_what_began_has_ended_or_was_taken_when_a_process_is_killed(
     assert total(pages, "jobs_failed") == await connection.fetchval(
         "select sum(failed_total) from pgwake.get_queue_stats()"
     )
+
+
+@pytest.mark.timeout(60)
+async def test_a_job_that_dies_in_quarantine_is_a_dead_letter_as_any_other(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    port = free_port()
+    await set_queue(connection, "default", max_crashes=3, backoff_base=timedelta(0))
+    await start_worker(http_port=port, processes=2)
+    await ended(connection, await insert(connection, "die"))
+
+    # Its third run is alone, in a process whose page nobody sees.
+    async def is_counted() -> bool:
+        try:
+            pages = await scrape(port, port + 1)
+        except ConnectionError:  # one of those that it took down is not yet back
+            return False
+        return (
+            total(pages, "jobs_crashed", kind="die", outcome="failed") == 1
+            and total(pages, "jobs_failed", kind="die") == 1
+            and total(pages, "jobs_claimed", kind="die") >= 1
+        )
+
+    await wait_for(is_counted, 20)
 
 
 @pytest.mark.timeout(90)

@@ -96,9 +96,9 @@ class Child:
             self.queues = tuple(json.loads(line)["queues"])
         self.is_beating = self.is_beating or bool(data)
 
-    def tell_crashed(self, jobs: Sequence[Crashed], *, were_claimed: bool) -> bool:
-        """Have it count crashed jobs; whether it heard. See Metrics.crashed."""
-        return self._write({"crashed": jobs, "were_claimed": were_claimed})
+    def tell_crashed(self, jobs: Sequence[tuple[Crashed, bool]]) -> bool:
+        """Have it count jobs, as Metrics.crashed does; whether it heard."""
+        return self._write({"crashed": jobs})
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it is still there."""

@@ -90,12 +90,9 @@ async def _work(settings: Settings, order: dict[str, Any]) -> None:
 
     def read_orders() -> None:
         for line in sys.stdin:
-            news = json.loads(line)
-            for jobs in news["crashed"]:
+            for jobs, were_claimed in json.loads(line)["crashed"]:
                 count = functools.partial(
-                    worker.metrics.crashed,
-                    Crashed(*jobs),
-                    were_claimed=news["were_claimed"],
+                    worker.metrics.crashed, Crashed(*jobs), were_claimed=were_claimed
                 )
                 loop.call_soon_threadsafe(count)
         worker.expect_stop()  # the supervisor is gone: drain

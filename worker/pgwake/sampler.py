@@ -13,6 +13,7 @@ SAMPLE_SECONDS = INTERVAL_SECONDS
 MAX_SAMPLE_SECONDS = 30.0
 MAX_SHARE = 0.01  # of one of the server's cores, that all samplers together may take
 DEADLINE = 2.0  # seconds that a sample may take
+MAX_PAUSE = 240.0  # seconds until the next try after samples that took longer
 
 log = structlog.get_logger()
 
@@ -38,7 +39,8 @@ class Sampler:
             database, *queues = await get_metrics(connection, DEADLINE)
         except TimeoutError:
             log.warning("sample timed out", seconds=DEADLINE)
-            self.seconds = MAX_SAMPLE_SECONDS
+            # Many that ask in vain would be a load of its own.
+            self.seconds = max(MAX_SAMPLE_SECONDS, min(2 * self.seconds, MAX_PAUSE))
             return False
         self.history.add(datetime.now(UTC), self._metrics.show(database, queues))
         wait: float = database["seconds"] * database["worker_count"] / MAX_SHARE

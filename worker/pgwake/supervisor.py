@@ -43,9 +43,9 @@ class Supervisor:
         )
         self._children: set[Child] = set()
         self._queues: set[str] = set()
-        # What crashed and is not yet counted by anybody; by whether its claims are: a
+        # What crashed and is not yet counted by anybody, and whether its claims are: a
         # quarantine shows no metrics of its own.
-        self._crashed: dict[bool, list[queue.Crashed]] = {True: [], False: []}
+        self._crashed: list[tuple[queue.Crashed, bool]] = []
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()  # a crash, or the stop
         self._exit_code = 0
@@ -134,19 +134,19 @@ class Supervisor:
             jobs = sum(crashed.jobs for crashed in given_back)
             log.warning("jobs given back", name=child.name, jobs=jobs)
             self._changed.set()
-            self._crashed[not child.is_quarantine].extend(given_back)
+            were_claimed = not child.is_quarantine
+            self._crashed.extend((crashed, were_claimed) for crashed in given_back)
             self._tell_crashed()
 
     def _tell_crashed(self) -> None:
         """Have one of the children that show metrics count what crashed."""
         for child in self._children:
-            for were_claimed, jobs in self._crashed.items():
-                if (
-                    jobs
-                    and not child.is_quarantine
-                    and child.tell_crashed(jobs, were_claimed=were_claimed)
-                ):
-                    self._crashed[were_claimed] = []
+            if (
+                self._crashed
+                and not child.is_quarantine
+                and child.tell_crashed(self._crashed)
+            ):
+                self._crashed = []
 
     async def _watch_suspects(self) -> None:
         """Run the quarantine, a child with one slot, while a suspect is due."""

@@ -1,9 +1,13 @@
 """Who may ask the HTTP API: whoever has the token, and nobody where there is none."""
 
+import pytest
+
 from pgwake.http.application import OPERATIONS
 from support import free_port
 from worker.api import TOKEN, client, problem, serving
 from worker.processes import StartProcess
+
+pytestmark = pytest.mark.timeout(60)
 
 PUBLIC = ("/metrics", "/healthz", "/readyz")
 ADDRESSES = [

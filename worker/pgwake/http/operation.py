@@ -20,6 +20,7 @@ from pgwake.http.token import Handler, guarded
 
 P = TypeVar("P", bound=BaseModel)
 B = TypeVar("B")
+T = TypeVar("T")
 
 
 class _NameConvertor(StringConvertor):
@@ -103,9 +104,7 @@ class Operation(Generic[P, B]):
         Raises:
             ProblemError: It can't be meant.
         """
-        parameters = _validated(
-            TypeAdapter(self.parameters), _parameters(request), is_strict=False
-        )
+        parameters = _validated(self.parameters.model_validate, _parameters(request))
         if self.body is None:
             return Asked(parameters, None, "")  # type: ignore[arg-type]  # B is None
         text = await body.read(request, limit)
@@ -116,13 +115,13 @@ class Operation(Generic[P, B]):
 
     def _parse(self, parameters: P, text: str) -> Asked[P, B]:
         assert self.body is not None  # noqa: S101, _read has looked
-        value = _validated(self.body, body.parse(text), is_strict=True)
+        value = _validated(self.body.validate_python, body.parse(text))
         return Asked(parameters, value, text)
 
 
-def _validated(adapter: "TypeAdapter[Any]", value: Any, *, is_strict: bool) -> Any:
+def _validated(validate: Callable[[Any], T], value: Any) -> T:
     try:
-        return adapter.validate_python(value, strict=is_strict)
+        return validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         raise problems.field_problem(
@@ -131,7 +130,7 @@ def _validated(adapter: "TypeAdapter[Any]", value: Any, *, is_strict: bool) -> A
 
 
 def _path(location: tuple[str | int, ...]) -> str:
-    """Return jobs[3].priority for ("batch", "jobs", 3, "priority")."""
+    """Return jobs[3].priority for ("(many)", "jobs", 3, "priority")."""
     path = ""
     for part in location:
         if isinstance(part, int):

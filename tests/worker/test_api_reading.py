@@ -14,6 +14,8 @@ from support import Connection, wait_for
 from worker.api import problem, serving
 from worker.helpers import all_ended
 
+pytestmark = pytest.mark.timeout(60)
+
 
 async def test_stats_tell_what_stands_in_each_queue_and_in_all(
     connection: Connection, database: str
@@ -156,6 +158,7 @@ async def test_jobs_are_listed_newest_first_by_what_they_are(
         assert await ids(worker="w2") == []
         assert await ids(unique_key="k") == [held["id"]]
         (listed,) = (await api.get("/api/jobs?status=running")).json()["jobs"]
+    assert datetime.fromisoformat(listed["created_at"]) == held["created_at"]
     assert listed == {
         "id": held["id"],
         "queue": "b",
@@ -166,7 +169,7 @@ async def test_jobs_are_listed_newest_first_by_what_they_are(
         "attempt": 1,
         "progress": None,
         "worker": "w1",
-        "created_at": held["created_at"].isoformat(),
+        "created_at": listed["created_at"],
         "started_at": listed["started_at"],
         "finished_at": None,
     }

@@ -15,10 +15,12 @@ from starlette.routing import Route
 from pgwake.http import body, problems
 from pgwake.http.desk import Desk
 from pgwake.http.problems import ProblemError
+from pgwake.http.refusals import problem_of
 from pgwake.http.token import Handler, guarded
 
 P = TypeVar("P", bound=BaseModel)
 B = TypeVar("B")
+T = TypeVar("T")
 
 
 class _NameConvertor(StringConvertor):
@@ -91,7 +93,7 @@ class Operation(Generic[P, B]):
                 asked = await self._read(request, desk.settings.http_max_body)
                 text = await _while_connected(request, self.do(desk, asked))
             except Exception as error:  # noqa: BLE001, each becomes an answer
-                return problems.answer(problems.problem_of(error))
+                return problems.answer(problem_of(error))
             return Response(text, self.status, problems.HEADERS, "application/json")
 
         return handle
@@ -113,7 +115,7 @@ class Operation(Generic[P, B]):
 
     def _parse(self, parameters: P, text: str) -> Asked[P, B]:
         assert self.body is not None  # noqa: S101, _read has looked
-        value = _validated(self.body, body.parse(text), is_strict=True)
+        value = _validated(self.body.validate_python, body.parse(text))
         return Asked(parameters, value, text)
 
 
@@ -123,13 +125,12 @@ def read_parameters(model: type[P], request: Request) -> P:
     Raises:
         ProblemError: They can't be meant.
     """
-    found: P = _validated(TypeAdapter(model), _parameters(request), is_strict=False)
-    return found
+    return _validated(model.model_validate, _parameters(request))
 
 
-def _validated(adapter: "TypeAdapter[Any]", value: Any, *, is_strict: bool) -> Any:
+def _validated(validate: Callable[[Any], T], value: Any) -> T:
     try:
-        return adapter.validate_python(value, strict=is_strict)
+        return validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         raise problems.field_problem(
@@ -138,7 +139,7 @@ def _validated(adapter: "TypeAdapter[Any]", value: Any, *, is_strict: bool) -> A
 
 
 def _path(location: tuple[str | int, ...]) -> str:
-    """Return jobs[3].priority for ("batch", "jobs", 3, "priority")."""
+    """Return jobs[3].priority for ("(many)", "jobs", 3, "priority")."""
     path = ""
     for part in location:
         if isinstance(part, int):
@@ -185,7 +186,7 @@ async def _while_connected(request: Request, asking: Awaitable[str]) -> str:
         await asyncio.wait({task, gone}, return_when="FIRST_COMPLETED")
         if not task.done():
             task.cancel()
-            await asyncio.wait({task})
+            await asyncio.gather(task, return_exceptions=True)
             raise problems.unavailable("the client has gone")  # heard by nobody
         return task.result()
     finally:

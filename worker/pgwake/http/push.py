@@ -13,8 +13,8 @@ from pgwake.http.desk import Desk
 from pgwake.http.fields import Answer, JobId
 from pgwake.http.newjob import NewJob, NewJobs, Push
 from pgwake.http.operation import Asked, Operation
-from pgwake.http.problems import problem_of
 from pgwake.http.queues import Named
+from pgwake.http.refusals import problem_of
 from pgwake.queue import push
 
 # SQLSTATEs by which one of the jobs is refused: ours, a check, a trigger of the users'.

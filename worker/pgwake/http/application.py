@@ -8,7 +8,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pgwake.http import failed, history, jobs, openapi, push, queues, stream, workers
+from pgwake.http import (
+    failed,
+    history,
+    jobs,
+    openapi,
+    push,
+    queues,
+    stream,
+    workers,
+)
 from pgwake.http.assets import page_routes
 from pgwake.http.desk import Desk
 from pgwake.http.problems import answer_http

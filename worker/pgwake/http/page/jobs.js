@@ -33,7 +33,7 @@ export function jobs(parameters) {
       numbers('Attempts', ({ attempt }) => attempt, count),
       {
         label: 'Progress',
-        type: 'text',
+        type: 'text wide',
         show: (cell, { progress }) => showProgress(cell, progress, (value) => short(value, 40)),
       },
       { label: 'Created', type: 'number', show: (cell, job) => showTime(cell, job.created_at) },

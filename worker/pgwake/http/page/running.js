@@ -60,12 +60,12 @@ export function running() {
       ),
       {
         label: 'Progress',
-        type: 'text',
+        type: 'text wide',
         show: (cell, { progress }) => showProgress(cell, progress, short),
       },
       times('Runs for', (task) => task.started_at, since),
       {
-        label: 'Enqueued before',
+        label: 'Waited',
         type: 'number',
         show: (cell, task) =>
           showTime(cell, task.enqueued_at, () => between(task.enqueued_at, task.started_at)),

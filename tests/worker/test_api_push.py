@@ -313,11 +313,28 @@ async def test_what_is_no_json_is_a_problem(
         problem(await push(api, '{"jobs": [], "more": 1}'), 422)
         jobs = json.dumps({"jobs": [{"kind": "a"}] * 10_001})
         problem(await push(api, jobs), 422)
-        for depth in (3_000, 100_000):
-            nested = '{"a":' * depth + "1" + "}" * depth
-            text = f'{{"kind": "a", "payload": {nested}}}'
-            assert "nested" in problem(await push(api, text), 422)["detail"]
     assert await jobs_there(connection) == 0
+
+
+async def test_payloads_are_nested_at_most_500_levels_deep(database: str) -> None:
+    async with serving(database) as api:
+        for opened, closed in (('{"a":', "}"), ('{"[{\\"":[', "]}")):
+            for depth in (500, 50_000):
+                levels = depth // len(closed)
+                nested = opened * levels + "1" + closed * levels
+                text = f'{{"kind": "a", "payload": {nested}}}'
+                assert "nested" in problem(await push(api, text), 422)["detail"]
+            levels = 499 // len(closed)
+            nested = opened * levels + "1" + closed * levels
+            answer = await push(api, f'{{"kind": "a", "payload": {nested}}}')
+            assert answer.status_code == 201
+            shown = (await api.get(f"/api/jobs/{answer.json()['ids'][0]}")).json()
+            assert shown["payload"] == json.loads(nested)
+        # Brackets in a text are no levels.
+        answer = await push(
+            api, json.dumps({"kind": "a", "payload": {"a": "[{" * 999}})
+        )
+        assert answer.status_code == 201
 
 
 async def test_a_body_that_is_not_declared_as_json_is_refused(database: str) -> None:

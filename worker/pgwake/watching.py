@@ -37,8 +37,8 @@ class Watcher:
         url: The database, by a direct connection.
         name: The application_name.
         hear: Called with what is heard; anybody may have sent it.
-        tell: Called with True when it hears, so that what was before has to be looked
-            at, and with False when it has failed to, or does no more.
+        tell: Called with True when it begins to hear, so that what was before has to
+            be looked at, and with False when it has failed to, or hears no more.
 
     Attributes:
         is_heard: Whether it hears.

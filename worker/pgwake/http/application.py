@@ -7,13 +7,23 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pgwake.http import failed, jobs, openapi, push, queues, stream, workers
+from pgwake.http import (
+    failed,
+    history,
+    jobs,
+    openapi,
+    push,
+    queues,
+    stream,
+    workers,
+)
 from pgwake.http.assets import page_routes
 from pgwake.http.desk import Desk
 from pgwake.http.problems import answer_http
 
 OPERATIONS = (
     *queues.OPERATIONS,
+    *history.OPERATIONS,
     *push.OPERATIONS,
     *jobs.OPERATIONS,
     *failed.OPERATIONS,

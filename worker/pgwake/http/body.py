@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from pgwake.http.problems import ProblemError, field_problem
 
 BODY_SECONDS = 30.0
 _MAX_DIGITS = 1000  # of a number; PostgreSQL's has up to 131,072
+_MAX_DEPTH = 500  # half of what a worker in Python can read
+_STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_NO_BRACKETS = re.compile(r"[^\[\]{}]+")
 
 
 class _HugeNumber:
@@ -48,6 +52,8 @@ async def read(request: Request, limit: int) -> str:
                 if size > limit:
                     raise too_large
                 chunks.append(chunk)
+    except ClientDisconnect:
+        raise ProblemError(400, "the body ended early") from None  # heard by nobody
     except TimeoutError:
         raise ProblemError(
             408,
@@ -104,6 +110,8 @@ def parse(text: str) -> Any:
         suspects.append(pairs)
         return _Repeated(names.most_common(1)[0][0])
 
+    if _depth(text) > _MAX_DEPTH:
+        raise field_problem([("", f"it is nested deeper than {_MAX_DEPTH} levels")])
     decoder = json.JSONDecoder(
         object_pairs_hook=unique,
         parse_int=number,
@@ -112,10 +120,6 @@ def parse(text: str) -> Any:
     )
     try:
         value = decoder.decode(text)
-    except RecursionError:
-        raise ProblemError(
-            422, "the body is nested too deeply", "Use fewer levels."
-        ) from None
     except ValueError as error:
         raise ProblemError(
             400, f"the body is not JSON: {error}", "Send a JSON object."
@@ -123,6 +127,15 @@ def parse(text: str) -> Any:
     if suspects:
         _check(value)
     return value
+
+
+def _depth(text: str) -> int:
+    """Return how deep a JSON text is nested."""
+    depth = deepest = 0
+    for bracket in _NO_BRACKETS.sub("", _STRINGS.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _check(value: Any) -> None:

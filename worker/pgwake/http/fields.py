@@ -48,7 +48,7 @@ def _bytes(limit: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _text(limit: int, what: str) -> WithJsonSchema:
+def _text(limit: int, what: str, example: str) -> WithJsonSchema:
     return WithJsonSchema(
         {
             "type": "string",
@@ -56,6 +56,7 @@ def _text(limit: int, what: str) -> WithJsonSchema:
             "maxLength": limit,
             "pattern": "^[^\\u0000]*$",
             "description": f"{what}: 1 to {limit} bytes",
+            "examples": [example],
         }
     )
 
@@ -80,11 +81,15 @@ def _instant(value: Any) -> Any:
 
 
 WHOLE = BeforeValidator(_whole)
-QueueName = Annotated[str, _bytes(128), _text(128, "name of a queue")]
-Kind = Annotated[str, _bytes(128), _text(128, "which handler runs it")]
-Key = Annotated[str, _bytes(512), _text(512, "a key")]
-WorkerName = Annotated[str, _bytes(512), _text(512, "name of a worker")]
-JobId = Annotated[int, Field(ge=1, le=MAX_ID, description="id of a job"), WHOLE]
+QueueName = Annotated[str, _bytes(128), _text(128, "name of a queue", "emails")]
+Kind = Annotated[str, _bytes(128), _text(128, "which handler runs it", "send_email")]
+Key = Annotated[str, _bytes(512), _text(512, "a key", "customer 7")]
+WorkerName = Annotated[
+    str, _bytes(512), _text(512, "name of a worker", "web1:4711:0c5fa1de")
+]
+JobId = Annotated[
+    int, Field(ge=1, le=MAX_ID, description="id of a job", examples=[17]), WHOLE
+]
 Limit = Annotated[int, Field(ge=1, le=500, description="how many at most"), WHOLE]
 Instant = Annotated[
     datetime,
@@ -100,4 +105,13 @@ Count = Annotated[int, Field(ge=0)]
 Milliseconds = Annotated[
     float | None, Field(description="null: there were none in the last five minutes")
 ]
-Time = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+Time = Annotated[
+    str,
+    WithJsonSchema(
+        {
+            "type": "string",
+            "format": "date-time",
+            "examples": ["2027-01-31T07:00:00+00:00"],
+        }
+    ),
+]

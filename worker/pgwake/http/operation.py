@@ -15,6 +15,7 @@ from starlette.routing import Route
 from pgwake.http import body, problems
 from pgwake.http.desk import Desk
 from pgwake.http.problems import ProblemError
+from pgwake.http.refusals import problem_of
 from pgwake.http.token import Handler, guarded
 
 P = TypeVar("P", bound=BaseModel)
@@ -91,7 +92,7 @@ class Operation(Generic[P, B]):
                 asked = await self._read(request, desk.settings.http_max_body)
                 text = await _while_connected(request, self.do(desk, asked))
             except Exception as error:  # noqa: BLE001, each becomes an answer
-                return problems.answer(problems.problem_of(error))
+                return problems.answer(problem_of(error))
             return Response(text, self.status, problems.HEADERS, "application/json")
 
         return handle
@@ -185,7 +186,7 @@ async def _while_connected(request: Request, asking: Awaitable[str]) -> str:
         await asyncio.wait({task, gone}, return_when="FIRST_COMPLETED")
         if not task.done():
             task.cancel()
-            await asyncio.wait({task})
+            await asyncio.gather(task, return_exceptions=True)
             raise problems.unavailable("the client has gone")  # heard by nobody
         return task.result()
     finally:

@@ -6,23 +6,17 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
-import asyncpg
-import structlog
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pgwake.connection import describe, is_transient
 from pgwake.jsontext import storable
-
-log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 RETRY_SECONDS = 5
 _PLACE = re.compile(r"jobs\[(\d+)\]")
-_OWN = {"PW001": 404, "PW002": 409, "PW003": 422, "PW005": 409}
 
 
 class Fault(BaseModel):
@@ -134,64 +128,6 @@ async def answer_http(_: Request, error: Exception) -> Response:
     )
 
 
-def problem_of(error: Exception) -> ProblemError:
-    """Return what an error is to a client; what is ours is logged, and not told."""
-    if isinstance(error, ProblemError):
-        return error
-    if isinstance(error, asyncpg.PostgresError):
-        found = _refusal(error)
-        if found is not None:
-            return found
-    if is_transient(error):
-        log.warning("database away from HTTP", error=describe(error))
-        return unavailable("the database does not answer")
-    log.error("request failed", exc_info=error)
-    return ProblemError(
-        500, "something went wrong in pgwake; its log says what", "Report it."
-    )
-
-
 def unavailable(detail: str, hint: str = "Try again.") -> ProblemError:
     """Return the problem that passes."""
     return ProblemError(503, detail, hint, headers={"Retry-After": str(RETRY_SECONDS)})
-
-
-def _refusal(error: asyncpg.PostgresError) -> ProblemError | None:
-    """Return what the server's refusal is; None: nothing that a client can do."""
-    code, message = error.sqlstate or "", error.message or str(error)
-    match code:
-        case "PW001" | "PW002" | "PW003" | "PW005":
-            detail = message if code == "PW003" else _with_detail(message, error.detail)
-            return ProblemError(_OWN[code], detail, error.hint, code=code)
-        case "PW004" | "3F000" | "42P01" | "42883" if "pgwake" in message:
-            return unavailable(
-                message, "Run `pgwake init` with this version of pgwake."
-            )
-        case "23514" if error.schema_name == "pgwake":
-            rule = (error.constraint_name or "").removeprefix("jobs_").replace("_", " ")
-            return ProblemError(422, f"it must hold that {rule}", code=code)
-        case "P0001":  # an installation's own trigger
-            return ProblemError(422, message, error.hint, code=code)
-        case "42501":
-            return ProblemError(
-                403,
-                message,
-                "Grant it to the role by which this service connects.",
-                code=code,
-            )
-        case "25006":
-            return unavailable("the database is read-only now", "Ask the primary.")
-        case "57014":
-            return unavailable(
-                "the database needed too long",
-                "Narrow the filter, such as by queue and status, or try again.",
-            )
-        case "54001":
-            return ProblemError(422, "it is nested too deeply", code=code)
-        case _ if code.startswith(("22", "54")):
-            return ProblemError(422, message, error.hint or error.detail, code=code)
-    return None
-
-
-def _with_detail(message: str, detail: str | None) -> str:
-    return f"{message}: {detail}" if detail else message

@@ -3,99 +3,22 @@
 import asyncio
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import asyncpg
-from pydantic import (
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    TypeAdapter,
-    model_validator,
-)
+from pydantic import Field, TypeAdapter
 
 from pgwake.connection import Connection
 from pgwake.http.desk import Desk
-from pgwake.http.fields import WHOLE, Answer, Instant, JobId, Key, Kind, Request
+from pgwake.http.fields import Answer, JobId
+from pgwake.http.newjob import NewJob, NewJobs, Push
 from pgwake.http.operation import Asked, Operation
-from pgwake.http.problems import problem_of
 from pgwake.http.queues import Named
-from pgwake.queue import web
+from pgwake.http.refusals import problem_of
+from pgwake.queue import push
 
-MAX_JOBS = 10_000
-MAX_DELAY = 100 * 365 * 86_400.0
-
-Priority = Annotated[int, Field(ge=-100, le=100), WHOLE]
-Attempts = Annotated[int, Field(ge=1, le=10_000), WHOLE]
-Webhook = Annotated[str, Field(pattern=r"^https?://[^\s/]", max_length=2048)]
-
-
-class NewJob(Request):
-    """A job that is to be pushed; what is left out, or null, has its default."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"kind": "send_email", "payload": {"to": "a@example.org"}},
-                {"kind": "sync", "unique_key": "customer 7", "delay_seconds": 60},
-            ]
-        }
-    )
-
-    kind: Kind
-    payload: dict[str, Any] = Field({}, description="for the handler; at most 1 MiB")
-    priority: Priority | None = Field(
-        None, description="higher runs first; 0, the default: by policy"
-    )
-    run_at: Instant | None = Field(None, description="when it is due; default at once")
-    delay_seconds: float | None = Field(
-        None, ge=0, le=MAX_DELAY, allow_inf_nan=False, description="instead of run_at"
-    )
-    max_attempts: Attempts | None = Field(
-        None, description="until the dead letters; default by policy"
-    )
-    unique_key: Key | None = Field(None, description="unique with kind among live jobs")
-    on_conflict: Literal["return", "replace", "raise"] | None = Field(
-        None, description="if unique_key is taken; default return: the live job's id"
-    )
-    metadata: dict[str, Any] | None = Field(None, description="for people and tools")
-    concurrency_key: Key | None = Field(
-        None, description="jobs with one key wait for each other"
-    )
-    depends_on: Annotated[list[JobId], Field(max_length=10_000)] | None = Field(
-        None, description="ids of jobs that have to complete before"
-    )
-    on_parent_failure: Literal["cancel", "run"] | None = Field(
-        None, description="if one of those fails; default cancel"
-    )
-    webhook: Webhook | None = Field(None, description="a URL that hears how it ended")
-
-    @model_validator(mode="after")
-    def _check(self) -> "NewJob":
-        if self.run_at is not None and self.delay_seconds is not None:
-            raise ValueError(
-                "run_at and delay_seconds are both given: give one of them"
-            )
-        return self
-
-    def options(self, queue: str) -> dict[str, Any]:
-        """Return all but payload and metadata, as enqueue_many takes it."""
-        found = self.model_dump(
-            exclude={"payload", "metadata", "run_at", "delay_seconds"},
-            exclude_none=True,
-        )
-        if self.run_at is not None:
-            found["run_at"] = self.run_at.isoformat()
-        if self.delay_seconds is not None:
-            found["delay"] = f"{self.delay_seconds:.6f} seconds"
-        return {**found, "queue": queue}
-
-
-class NewJobs(Request):
-    """Jobs that are to be pushed, all or none."""
-
-    jobs: Annotated[list[NewJob], Field(min_length=1, max_length=MAX_JOBS)]
+# SQLSTATEs by which one of the jobs is refused: ours, a check, a trigger of the users'.
+_OF_ONE_JOB = ("PW", "23514", "P0001")
 
 
 class Pushed(Answer):
@@ -112,16 +35,6 @@ class PushedJobs(Answer):
     jobs: list[Pushed]
 
 
-def _form(value: Any) -> str:
-    return "(many)" if isinstance(value, dict) and "jobs" in value else "(one)"
-
-
-Push = Annotated[
-    Annotated[NewJob, Tag("(one)")] | Annotated[NewJobs, Tag("(many)")],
-    Discriminator(_form),
-]
-
-
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """The jobs of a request, as the database takes them."""
@@ -134,20 +47,20 @@ class _Batch:
     async def add(self, connection: Connection) -> str:
         """Add all; tell which are new."""
         ids = await self._add(connection, 0, self.count)
-        return await web.pushed(connection, ids)
+        return await push.pushed(connection, ids)
 
     async def find_refused(self, connection: Connection) -> int | None:
         """Find the first job that can't be added after those before it; None: none."""
         low, high = 0, self.count
         while low < high:
-            middle = (low + high + 1) // 2 if high - low > 1 else high
-            await web.save(connection)
+            middle = (low + high + 1) // 2
+            await push.save(connection)
             try:
                 await self._add(connection, low, middle)
             except asyncpg.PostgresError:
                 if high - low == 1:
                     return low
-                await web.undo(connection)
+                await push.undo(connection)
                 high = middle
             else:
                 low = middle
@@ -155,7 +68,7 @@ class _Batch:
 
     async def _add(self, connection: Connection, low: int, high: int) -> list[int]:
         return list(
-            await web.push(
+            await push.push(
                 connection,
                 self.text,
                 self.options,
@@ -179,7 +92,7 @@ async def _push(desk: Desk, asked: Asked[Named, NewJob | NewJobs]) -> str:
         return await desk.pool.write(batch.add)
     except asyncpg.PostgresError as error:
         problem = problem_of(error)
-        if batch.is_batch and problem.status in (409, 422):
+        if batch.is_batch and (error.sqlstate or "").startswith(_OF_ONE_JOB):
             problem.fields["index"] = await _found(desk, batch)
         raise problem from error
 

@@ -17,7 +17,7 @@ Scheme = Literal["light", "dark"]
 StartSite = Callable[..., Site]
 
 
-# No longer than a module: while it lives, its loop runs in this thread, and the tests of
+# No longer than a module: while it lives, its loop runs in this thread, and tests of
 # other folders can't run theirs.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:

@@ -54,12 +54,16 @@ async function problemIn(response) {
   }
 }
 
-/** Send a request and read the answer, within 20 s. */
-export async function call(method, path, options = {}) {
+/**
+ * Send a request and read the answer, within 20 s.
+ *
+ * @param {function} options.read reads JSON text; by default without loss
+ */
+export async function call(method, path, { read = parse, ...options } = {}) {
   const signals = [AbortSignal.timeout(TIMEOUT), options.signal].filter(Boolean);
   const response = await send(method, path, { ...options, signal: AbortSignal.any(signals) });
   setClock(response.headers.get('date'));
-  return parse(await response.text());
+  return read(await response.text());
 }
 
 export const get = (path, options) => call('GET', path, options);

@@ -13,8 +13,9 @@ import { h } from './dom.js';
  */
 export function ask({ title, text, action, isGrave = false, choice }) {
   const { promise, resolve } = withResolvers();
-  const select = choice
-    && h(
+  const select =
+    choice &&
+    h(
       'select',
       { name: 'choice' },
       choice.options.map(([value, label]) => h('option', { value }, label)),

@@ -35,7 +35,8 @@ export function failed(parameters, { act }) {
       {
         label: 'Last job',
         type: 'number',
-        show: (cell, group) => showLink(cell, `#/jobs/${group.last_job_id}`, String(group.last_job_id)),
+        show: (cell, group) =>
+          showLink(cell, `#/jobs/${group.last_job_id}`, String(group.last_job_id)),
       },
       { label: 'Action', type: 'action', show: (cell, group) => showActions(cell, group, act) },
     ],
@@ -61,6 +62,7 @@ export function failed(parameters, { act }) {
       const found = await get(query('api/failed', { queue, kind }), options);
       groups.update(found.groups);
       const jobs = found.groups.reduce((total, group) => total + Number(group.count), 0);
+      hint.hidden = jobs === 0;
       setText(hint, `${counted(jobs, 'failed job')} in ${counted(found.groups.length, 'group')}`);
     },
   };
@@ -78,7 +80,11 @@ function showActions(cell, group, act) {
   // Put there by hand: without a fingerprint, all of its queue and kind would be meant.
   button.hidden = group.fingerprint == null;
   const { queue, kind } = group;
-  setAttribute(button, 'aria-label', `Retry ${counted(group.count, 'job')} of kind ${visible(kind)}`);
+  setAttribute(
+    button,
+    'aria-label',
+    `Retry ${counted(group.count, 'job')} of kind ${visible(kind)}`,
+  );
   setAttribute(list, 'href', address('jobs', { queue, kind, status: 'failed' }));
   setAttribute(list, 'aria-label', `List failed jobs of kind ${visible(kind)}`);
 }

@@ -18,8 +18,18 @@ export function address(page, parameters = {}) {
 export function filterForm(page, fields, parameters) {
   const inputs = fields.map(({ name, label, options, ...attributes }) => {
     const input = options
-      ? h('select', { name }, options.map((value) => h('option', { value }, value || 'any')))
-      : h('input', { name, type: 'search', autocomplete: 'off', spellcheck: 'false', ...attributes });
+      ? h(
+          'select',
+          { name },
+          options.map((value) => h('option', { value }, value || 'any')),
+        )
+      : h('input', {
+          name,
+          type: 'search',
+          autocomplete: 'off',
+          spellcheck: 'false',
+          ...attributes,
+        });
     input.value = parameters[name] ?? '';
     return h('label', {}, label, input);
   });

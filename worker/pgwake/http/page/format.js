@@ -2,8 +2,17 @@
 
 import { child, h, setAttribute, setText } from './dom.js';
 
-// What has no shape of its own, or changes the order of what is around it.
-const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff]|[\u{e0000}-\u{e007f}]/gu;
+// What has no shape of its own, or changes the order of what is around it. Joiners stay:
+// there are languages that are written with them.
+const UNSEEN = new RegExp(
+  `[${[
+    '\\u0000-\\u001f\\u007f-\\u009f\\u00ad', // controls, the soft hyphen
+    '\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069', // directions
+    '\\u180e\\u200b\\u2028\\u2029\\u2060-\\u2065\\u206a-\\u206f\\ufeff\\ufff9-\\ufffb',
+    '\\ud800-\\udfff\\u{e0000}-\\u{e007f}', // halves of characters, tags
+  ].join('')}]`,
+  'gu',
+);
 
 const escape = (character) =>
   [...Array(character.length).keys()]

@@ -33,11 +33,20 @@ export function job({ id }, { act }) {
   const attemptsSection = section('Failed attempts', attempts.element);
   const boxes = new Map(BOXES.map((name) => [name, jsonBox(title(name))]));
   const boxSections = BOXES.map((name) => section(title(name), boxes.get(name).element));
-  const missing = h('p', { class: 'empty', hidden: true }, 'There is no such job. Ended jobs are kept for as long as their queue says.');
+  const missing = h(
+    'p',
+    { class: 'empty', hidden: true },
+    'There is no such job. Ended jobs are kept for as long as their queue says.',
+  );
   const found = h(
     'div',
     { class: 'job', hidden: true },
-    h('div', { class: 'row' }, h('p', { class: 'job-status' }, status, what), h('div', { class: 'buttons' }, cancel, retry)),
+    h(
+      'div',
+      { class: 'row' },
+      h('p', { class: 'job-status' }, status, what),
+      h('div', { class: 'buttons' }, cancel, retry),
+    ),
     section('Why', why),
     attemptsSection,
     boxSections[0],
@@ -58,13 +67,17 @@ export function job({ id }, { act }) {
     // Its list of failed attempts is the table below.
     setText(why, visibleLines(row.explanation.split('\nFailed attempts:')[0]));
     attemptsSection.hidden = !row.errors?.length;
-    attempts.update(Array.isArray(row.errors) ? row.errors.map((error, n) => ({ error, n })).reverse() : []);
+    attempts.update(
+      Array.isArray(row.errors) ? row.errors.map((error, n) => ({ error, n })).reverse() : [],
+    );
     BOXES.forEach((name, n) => {
       boxSections[n].hidden = row[name] == null;
       if (row[name] != null) boxes.get(name).update(row[name]);
     });
     const rest = Object.keys(row).filter((name) => !ELSEWHERE.has(name) && !FIRST.includes(name));
-    showFacts([...FIRST, ...rest].map((name) => [name, row[name]]).filter(([, value]) => value != null));
+    showFacts(
+      [...FIRST, ...rest].map((name) => [name, row[name]]).filter(([, value]) => value != null),
+    );
   }
 
   return {
@@ -91,7 +104,12 @@ const section = (heading, ...content) =>
 function makeFact([name]) {
   const value = h('dd');
   return {
-    element: h('div', {}, h('dt', {}, name === 'run_at' ? 'Due' : title(name.replace(/_at$/, ''))), value),
+    element: h(
+      'div',
+      {},
+      h('dt', {}, name === 'run_at' ? 'Due' : title(name.replace(/_at$/, ''))),
+      value,
+    ),
     update: ([, fact]) => showFact(value, name, fact),
   };
 }
@@ -100,7 +118,9 @@ function showFact(cell, name, value) {
   if (name === 'depends_on' && Array.isArray(value)) {
     const text = value.join(' ');
     if (cell.textContent === text) return;
-    cell.replaceChildren(...value.flatMap((id) => [h('a', { href: `#/jobs/${id}` }, String(id)), ' ']).slice(0, -1));
+    cell.replaceChildren(
+      ...value.flatMap((id) => [h('a', { href: `#/jobs/${id}` }, String(id)), ' ']).slice(0, -1),
+    );
   } else if (name.endsWith('_at')) {
     showTime(cell, value);
   } else if (typeof value === 'string' && Object.hasOwn(LINKS, name)) {
@@ -127,7 +147,11 @@ function attemptsTable() {
     keyOf: ({ error, n }) => `${field(error, 'at')} ${n}`,
     columns: [
       { ...text('Attempt', 'attempt', 'id'), isHeader: true },
-      { label: 'When', type: 'number', show: (cell, { error }) => showTime(cell, field(error, 'at')) },
+      {
+        label: 'When',
+        type: 'number',
+        show: (cell, { error }) => showTime(cell, field(error, 'at')),
+      },
       text('Reason', 'reason'),
       {
         label: 'Message',
@@ -138,7 +162,11 @@ function attemptsTable() {
           const traceback = field(error, 'traceback');
           cell.append(h('span', {}, visibleLines(message)));
           if (traceback === null) return;
-          const code = h('pre', { tabindex: '0', role: 'region', 'aria-label': 'Traceback' }, visibleLines(traceback));
+          const code = h(
+            'pre',
+            { tabindex: '0', role: 'region', 'aria-label': 'Traceback' },
+            visibleLines(traceback),
+          );
           cell.append(h('details', {}, h('summary', {}, 'Traceback'), code));
         },
       },

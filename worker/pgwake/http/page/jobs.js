@@ -33,7 +33,7 @@ export function jobs(parameters) {
       numbers('Attempts', ({ attempt }) => attempt, count),
       {
         label: 'Progress',
-        type: 'text',
+        type: 'text wide',
         show: (cell, { progress }) => showProgress(cell, progress, (value) => short(value, 40)),
       },
       { label: 'Created', type: 'number', show: (cell, job) => showTime(cell, job.created_at) },
@@ -79,7 +79,8 @@ export function jobs(parameters) {
       list.update(found.jobs);
       const links = [];
       if (after) links.push(['Newest', address('jobs', filters)]);
-      if (found.next != null) links.push(['Older', address('jobs', { ...filters, after: found.next })]);
+      if (found.next != null)
+        links.push(['Older', address('jobs', { ...filters, after: found.next })]);
       showPages(pages, links);
     },
   };
@@ -95,7 +96,14 @@ function showPages(pages, links) {
 }
 
 function idForm() {
-  const input = h('input', { name: 'id', inputmode: 'numeric', pattern: '[0-9]{1,19}', autocomplete: 'off', title: 'A number', required: true });
+  const input = h('input', {
+    name: 'id',
+    inputmode: 'numeric',
+    pattern: '[0-9]{1,19}',
+    autocomplete: 'off',
+    title: 'A number',
+    required: true,
+  });
   const form = h(
     'form',
     { class: 'filters', 'aria-label': 'Go to a job' },

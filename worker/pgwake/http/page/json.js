@@ -43,7 +43,7 @@ const isScalar = (value) => value === null || typeof value !== 'object' || value
 export const short = (value, length = 80) => write(value, length, () => '', ' ');
 
 /** Write JSON on indented lines. */
-export const pretty = (value) =>
+const pretty = (value) =>
   write(value, Infinity, (depth) => `\n${'  '.repeat(Math.min(depth, DEEPEST_INDENT))}`, '');
 
 /** Goes by a stack of its own: nothing is nested too deep for it. */

@@ -38,7 +38,12 @@ function route() {
 
 const nowhere = () => ({
   title: 'No such page',
-  element: h('p', { class: 'empty' }, 'There is nothing at this address. ', h('a', { href: '#/' }, 'Overview')),
+  element: h(
+    'p',
+    { class: 'empty' },
+    'There is nothing at this address. ',
+    h('a', { href: '#/' }, 'Overview'),
+  ),
   read: async () => {},
 });
 
@@ -161,9 +166,10 @@ async function act(button, action) {
       logOut(WITHDRAWN);
       return;
     }
-    const reason = error instanceof Problem
-      ? error.message
-      : 'The server does not answer: look whether it was done before you try again.';
+    const reason =
+      error instanceof Problem
+        ? error.message
+        : 'The server does not answer: look whether it was done before you try again.';
     say(visibleLines(reason), true);
   } finally {
     busy.delete(button);
@@ -207,7 +213,12 @@ function showLogin(message = '') {
     // For password managers, which look for one.
     h('input', { autocomplete: 'username', value: 'pgwake', readonly: true, hidden: true }),
     h('label', {}, 'Token', token),
-    h('p', { class: 'hint' }, 'It is what PGWAKE_API_TOKEN is set to where the worker runs. This tab keeps it until it is closed.'),
+    h(
+      'p',
+      { class: 'hint' },
+      'It is what PGWAKE_API_TOKEN is set to where the worker runs. ',
+      'This tab keeps it until it is closed.',
+    ),
     problem,
     h('button', { type: 'submit', class: 'main' }, 'Log in'),
   );

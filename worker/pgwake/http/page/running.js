@@ -53,16 +53,28 @@ export function running() {
     columns: [
       jobIds,
       names('Kind', ({ kind }) => kind),
-      names('Queue', ({ queue }) => queue, (queue) => address('jobs', { queue, status: 'running' })),
-      { label: 'Progress', type: 'text', show: (cell, { progress }) => showProgress(cell, progress, short) },
+      names(
+        'Queue',
+        ({ queue }) => queue,
+        (queue) => address('jobs', { queue, status: 'running' }),
+      ),
+      {
+        label: 'Progress',
+        type: 'text wide',
+        show: (cell, { progress }) => showProgress(cell, progress, short),
+      },
       times('Runs for', (task) => task.started_at, since),
       {
-        label: 'Enqueued before',
+        label: 'Waited',
         type: 'number',
         show: (cell, task) =>
           showTime(cell, task.enqueued_at, () => between(task.enqueued_at, task.started_at)),
       },
-      names('Worker', ({ worker }) => worker, (worker) => address('jobs', { worker })),
+      names(
+        'Worker',
+        ({ worker }) => worker,
+        (worker) => address('jobs', { worker }),
+      ),
     ],
   });
   return {
@@ -71,6 +83,7 @@ export function running() {
     async read(options) {
       const found = await get(`api/queue/active-tasks?limit=${LIMIT}`, options);
       tasks.update(found.tasks);
+      hint.hidden = found.tasks.length === 0;
       setText(
         hint,
         Number(found.count) > found.tasks.length
@@ -87,7 +100,14 @@ export function workers() {
     empty: 'No worker has reported itself. Start one: pgwake run --import MODULE',
     keyOf: ({ name }) => name,
     columns: [
-      { ...names('Worker', ({ name }) => name, (worker) => address('jobs', { worker })), isHeader: true },
+      {
+        ...names(
+          'Worker',
+          ({ name }) => name,
+          (worker) => address('jobs', { worker }),
+        ),
+        isHeader: true,
+      },
       {
         label: 'State',
         type: 'text',

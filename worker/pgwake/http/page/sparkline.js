@@ -5,7 +5,7 @@ import { setAttribute } from './dom.js';
 const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 120;
 const HEIGHT = 24;
-const FEWEST = 30; // samples that the width stands for, so that a few don't look like many
+const FEWEST = 18; // samples that the width stands for, so that a few don't look like many
 
 function svg(tag, attributes) {
   const element = document.createElementNS(SVG, tag);

@@ -5,12 +5,30 @@ import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import httpx
+import pytest
 
 from pgwake import Job, Registry
 from sql.helpers import insert, job, job_in, status
 from support import Connection
 from worker.api import problem, serving
 from worker.helpers import ended, in_status
+
+pytestmark = pytest.mark.timeout(60)
+
+NAMES = (
+    "q",
+    "a/b",
+    "a/push",
+    "a\n/b",
+    "..",
+    "%2F",
+    "?#&=+ ",
+    "\N{SNOWMAN}",
+    "u\N{COMBINING DIAERESIS}",
+    "\xfc",
+    "x'; drop table pgwake.jobs; --",
+    "%I %s $1 {0} \\ U&''",
+)
 
 
 async def test_a_pending_job_is_cancelled_at_once(
@@ -110,7 +128,7 @@ async def test_a_queue_is_paused_and_resumed_whatever_its_name(
     connection: Connection, database: str
 ) -> None:
     async with serving(database) as api:
-        for name in ("q", "a/b", "a/push", "a\n/b", "..", "%2F", "\N{SNOWMAN}", "?"):
+        for name in NAMES:
             address = "/api/queues/" + "".join(f"%{byte:02X}" for byte in name.encode())
             await is_paused_and_resumed(api, name, address, connection)
 
@@ -143,6 +161,12 @@ async def is_paused_and_resumed(
     assert await state() == (False, None)
     answer = await api.post(f"{address}/resume")
     assert answer.json() == {"queue": name, "was_paused": False}
+
+    body = {"kind": name, "unique_key": name}
+    pushed = await api.post(address.removeprefix("/api") + "/push", json=body)
+    filters = {"queue": name, "kind": name, "unique_key": name, "status": "pending"}
+    listed = (await api.get("/api/jobs", params=filters)).json()["jobs"]
+    assert [job["id"] for job in listed] == pushed.json()["ids"]
 
 
 async def test_a_pause_that_can_not_be_meant_pauses_nothing(

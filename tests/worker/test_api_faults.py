@@ -11,6 +11,8 @@ from support import Connect, Connection, free_port, wait_for
 from worker.api import TOKEN, answers, client, problem, serving
 from worker.processes import StartProcess
 
+pytestmark = pytest.mark.timeout(60)
+
 READS = (
     "/api/queue/stats",
     "/api/queue/active-tasks",

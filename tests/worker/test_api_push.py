@@ -8,12 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+import pytest
 
 from pgwake import Registry
 from sql.helpers import insert, job, job_in, running
 from support import Connection
 from worker.api import problem, serving
 from worker.helpers import ended
+
+pytestmark = pytest.mark.timeout(60)
 
 JSON = {"Content-Type": "application/json"}
 

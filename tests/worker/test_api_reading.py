@@ -14,6 +14,8 @@ from support import Connection, wait_for
 from worker.api import problem, serving
 from worker.helpers import all_ended
 
+pytestmark = pytest.mark.timeout(60)
+
 
 async def test_stats_tell_what_stands_in_each_queue_and_in_all(
     connection: Connection, database: str

@@ -20,6 +20,7 @@ from pgwake.http.token import Handler, guarded
 
 P = TypeVar("P", bound=BaseModel)
 B = TypeVar("B")
+T = TypeVar("T")
 
 
 class _NameConvertor(StringConvertor):
@@ -114,7 +115,7 @@ class Operation(Generic[P, B]):
 
     def _parse(self, parameters: P, text: str) -> Asked[P, B]:
         assert self.body is not None  # noqa: S101, _read has looked
-        value = _validated(self.body, body.parse(text), is_strict=True)
+        value = _validated(self.body.validate_python, body.parse(text))
         return Asked(parameters, value, text)
 
 
@@ -124,13 +125,12 @@ def read_parameters(model: type[P], request: Request) -> P:
     Raises:
         ProblemError: They can't be meant.
     """
-    found: P = _validated(TypeAdapter(model), _parameters(request), is_strict=False)
-    return found
+    return _validated(model.model_validate, _parameters(request))
 
 
-def _validated(adapter: "TypeAdapter[Any]", value: Any, *, is_strict: bool) -> Any:
+def _validated(validate: Callable[[Any], T], value: Any) -> T:
     try:
-        return adapter.validate_python(value, strict=is_strict)
+        return validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         raise problems.field_problem(
@@ -139,7 +139,7 @@ def _validated(adapter: "TypeAdapter[Any]", value: Any, *, is_strict: bool) -> A
 
 
 def _path(location: tuple[str | int, ...]) -> str:
-    """Return jobs[3].priority for ("batch", "jobs", 3, "priority")."""
+    """Return jobs[3].priority for ("(many)", "jobs", 3, "priority")."""
     path = ""
     for part in location:
         if isinstance(part, int):

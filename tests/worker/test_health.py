@@ -1,6 +1,7 @@
 """/healthz and /readyz under real faults: what each says, and that it passes."""
 
 import asyncio
+from contextlib import suppress
 from time import monotonic
 
 import pytest
@@ -73,6 +74,29 @@ async def test_a_loop_that_stands_still_is_named(
         assert problem.startswith(f"{named}: stalled for ")
         (obstacle,) = await answers(port, "/readyz", 503)
         assert obstacle.startswith(f"{named}: stalled for ")
+
+
+async def test_a_statement_that_outlives_its_deadline_is_named(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, done = free_port(), asyncio.Event()
+
+    async def claim_batch(*_: object, **__: object) -> None:
+        while not done.is_set():
+            with suppress(asyncio.CancelledError):
+                await done.wait()
+        raise TimeoutError
+
+    async with impatient(database, port):
+        await answers(port, "/readyz", 200)
+        with monkeypatch.context() as patch:
+            patch.setattr("pgwake.queue.claim_batch", claim_batch)
+            try:
+                (problem,) = await answers(port, "/healthz", 503)
+            finally:
+                done.set()
+        assert problem.startswith("the claims of queue default: stalled for ")
+        await answers(port, "/readyz", 200)
 
 
 @pytest.mark.parametrize("crash_count", [0, 2])

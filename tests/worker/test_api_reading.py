@@ -290,7 +290,8 @@ async def test_what_is_not_there_is_a_problem_too(database: str) -> None:
         problem(await api.get("/api/nothing"), 404)
         problem(await api.get("/api/jobs/"), 404)
         assert problem(await api.post("/api/jobs"), 405)
-        assert (await api.post("/api/jobs")).headers["allow"] == "GET, HEAD"
+        allowed = (await api.post("/api/jobs")).headers["allow"]
+        assert sorted(allowed.split(", ")) == ["GET", "HEAD"]
         problem(await api.get("/queues/a/push"), 405)
 
 

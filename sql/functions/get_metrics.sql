@@ -10,9 +10,9 @@
 -- worker_count is of those that report the queue, the rest is as get_queue_stats has it.
 --
 -- To be cheap, it divides pending jobs less exactly than get_queue_stats into those that
--- are due and those that are not: where a queue has more than 2,000 of each, with twenty
--- queues and more than 100, the sum is exact and the division an estimate. Reads only,
--- so it answers on a standby too.
+-- are due and those that are not: where a queue has more than 2,000 of each, a number
+-- that is shared by the queues, down to 20, the sum is exact and the division is that of
+-- all queues together. Reads only, so it answers on a standby too.
 create or replace function pgwake.get_metrics()
 returns table (
   queue text,
@@ -55,7 +55,7 @@ begin
   select count(distinct s.queue) into v_queues
   from pgwake.tally_sums as s
   where s.fold = (select max(f.id) from pgwake.tally_folds as f);
-  perform set_config('pgwake.exact_rows', greatest(2000 / greatest(v_queues, 1), 100)::text, true);
+  perform set_config('pgwake.exact_rows', greatest(2000 / greatest(v_queues, 1), 20)::text, true);
 
   return query
   select coalesce(s.queue, w.queue), coalesce(s.pending_count, 0), coalesce(s.scheduled_count, 0),
@@ -74,7 +74,7 @@ begin
   ) as w on w.queue = s.queue collate "C"
   left join pgwake.queues as q on q.name = s.queue collate "C"
   order by coalesce(s.queue, w.queue) collate "C";
-  perform set_config('pgwake.exact_rows', v_exact_rows, true);
+  perform set_config('pgwake.exact_rows', v_exact_rows, true), set_config('pgwake.later_share', '', true);
 end
 $$;
 

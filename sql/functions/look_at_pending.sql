@@ -5,9 +5,11 @@
 -- Counts index entries from now on, at most 10,001: what is due later lies behind all
 -- that claims leave dead. Only if there are more it counts those that are due, as far,
 -- and only if there are more of these too it estimates, by what a hundred pages spread
--- over the table hold, of this queue or, if that is next to nothing, of all. The setting
--- pgwake.exact_rows says how far it counts; with less it reads fewer pages, but ten.
--- Steps through the lanes in use, as a claim does. Rides jobs_claim_idx.
+-- over the table hold. Steps through the lanes in use, as a claim does. Rides
+-- jobs_claim_idx.
+--
+-- Where the setting pgwake.exact_rows says how far to count, all queues share what the
+-- pages hold, since it is kept for the transaction: pgwake.later_share.
 create or replace function pgwake.look_at_pending(
   queue text,
   pending_rows bigint,
@@ -25,7 +27,7 @@ set jit = off
 as $$
 declare
   v_bound constant int := coalesce(nullif(current_setting('pgwake.exact_rows', true), '')::int, 10000) + 1;
-  v_looks constant int := least(greatest(v_bound / 100, 10), 100);
+  v_is_shared constant boolean := current_setting('pgwake.exact_rows', true) <> '';
   v_now timestamptz := pgwake.now();
   v_lanes int[] := '{}';  -- see jobs_claim_idx
   v_lane int := -101;
@@ -80,21 +82,20 @@ begin
   end if;
 
   is_estimate := true;
-  v_pages := pg_relation_size('pgwake.jobs_live') / current_setting('block_size')::int;
-  select case
-      when count(*) filter (where j.queue = look_at_pending.queue) > 20
-      then avg((j.run_at > v_now)::int) filter (where j.queue = look_at_pending.queue)
-      else avg((j.run_at > v_now)::int)
-    end
-  into v_share
-  from pgwake.jobs_live as j
-  where j.ctid = any (array(
-      select format('(%s,%s)', b.page, o.place)::tid
-      from (
-        select distinct v_pages * n / v_looks as page from generate_series(0, v_looks - 1) as n
-      ) as b
-      cross join generate_series(1, 20) as o(place)))
-    and j.status = 'pending';
+  v_share := nullif(current_setting('pgwake.later_share', true), '')::double precision;
+  if v_share is null then
+    v_pages := pg_relation_size('pgwake.jobs_live') / current_setting('block_size')::int;
+    select avg((j.run_at > v_now)::int) into v_share
+    from pgwake.jobs_live as j
+    where j.ctid = any (array(
+        select format('(%s,%s)', b.page, o.place)::tid
+        from (select distinct v_pages * n / 100 as page from generate_series(0, 99) as n) as b
+        cross join generate_series(1, 20) as o(place)))
+      and (j.queue = look_at_pending.queue or v_is_shared) and j.status = 'pending';
+    if v_is_shared then
+      perform set_config('pgwake.later_share', coalesce(v_share, 0.5)::text, true);
+    end if;
+  end if;
   scheduled_rows := least(
     greatest((look_at_pending.pending_rows * coalesce(v_share, 0.5))::bigint, v_bound),
     look_at_pending.pending_rows - v_bound);

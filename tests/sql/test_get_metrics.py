@@ -216,3 +216,42 @@ async def test_it_reads_only(connection: Connection) -> None:
     async with connection.transaction(readonly=True):
         _, queues = await metrics(connection)
     assert queues["default"]["pending_count"] == 1
+
+
+async def test_a_large_backlog_is_divided_less_exactly_than_by_the_statistics(
+    connection: Connection,
+) -> None:
+    await connection.execute(
+        "insert into pgwake.jobs (kind, run_at)"
+        " select 'noop', now() + case n % 3 when 0 then interval '1 hour' else '0' end"
+        " from generate_series(1, 9000) as n"
+    )
+    async with connection.transaction():
+        _, queues = await metrics(connection)
+        (exact,) = await rows(connection, "get_queue_stats")
+
+    estimated = queues["default"]
+    assert (exact["pending_count"], exact["scheduled_count"]) == (6000, 3000)
+    assert exact["is_estimate"] is False
+    assert estimated["pending_count"] + estimated["scheduled_count"] == 9000
+    assert 2000 < estimated["scheduled_count"] < 4500
+
+
+async def test_many_queues_share_what_is_known_of_their_division(
+    connection: Connection,
+) -> None:
+    await connection.execute(
+        "insert into pgwake.jobs (kind, queue, run_at)"
+        " select 'noop', 'q' || n % 150,"
+        "   now() + case when n / 150 % 3 = 0 then interval '1 hour' else '0' end"
+        " from generate_series(0, 150 * 90 - 1) as n"
+    )
+    await call(connection, "fold_tallies")
+
+    _, queues = await metrics(connection)
+    later = {row["scheduled_count"] for row in queues.values()}
+    assert len(queues) == 150
+    assert all(20 < count < 45 for count in later), later
+    assert all(
+        row["pending_count"] + row["scheduled_count"] == 90 for row in queues.values()
+    )

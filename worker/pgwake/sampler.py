@@ -25,7 +25,7 @@ class Sampler:
         history: The last samples.
         seconds: How long to wait until the next sample, at least: the more workers
             there are and the longer the server takes, the longer, from 0 to
-            MAX_SAMPLE_SECONDS.
+            MAX_SAMPLE_SECONDS; after samples that got no answer up to MAX_PAUSE.
     """
 
     def __init__(self, metrics: Metrics) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,10 +11,9 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from page.browsing import FLAGS, Visit, guarded
-from page.serving import TOKEN, Site, WorkerSite
+from page.serving import TOKEN, Site, StartSite, WorkerSite
 
 Scheme = Literal["light", "dark"]
-StartSite = Callable[..., Site]
 
 
 # No longer than a module: while it lives, its loop runs in this thread, and tests of

@@ -5,9 +5,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import TypeAlias
 
 from pgwake import Settings
 from pgwake.web import Web
@@ -99,3 +100,6 @@ class WorkerSite(Site):
         self._process.terminate()
         self._process.wait(PATIENCE)
         self._process = None
+
+
+StartSite: TypeAlias = Callable[..., Site]

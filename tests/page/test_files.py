@@ -9,8 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from page.conftest import StartSite
-from page.serving import Site
+from page.serving import Site, StartSite
 from pgwake.http.assets import FILES, POLICY
 from support import CHECKOUT
 

@@ -8,9 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from page.browsing import Visit
-from page.conftest import StartSite
 from page.queueing import insert, insert_many, progress
-from page.serving import TOKEN, Site
+from page.serving import TOKEN, Site, StartSite
 from pgwake.embedded import EmbeddedServer
 from support import free_port
 

@@ -5,9 +5,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from page.browsing import Visit
-from page.conftest import StartSite
 from page.queueing import completed, failed, insert, insert_many, running
-from page.serving import TOKEN, Site
+from page.serving import TOKEN, Site, StartSite
 
 pytestmark = pytest.mark.timeout(40)
 

@@ -392,3 +392,25 @@ async def test_a_body_that_is_too_large_is_refused_while_it_comes(
             problem(answer, 413)
     assert sent < 2**26
     assert await jobs_there(connection) == 1
+
+
+async def test_the_span_of_a_request_is_carried_in_its_jobs_metadata(
+    connection: Connection, database: str
+) -> None:
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    own = {"traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-00"}
+    jobs = [{"metadata": given} for given in ({"a": 1}, own, {"a": "x" * 40_000}, None)]
+    body = {"jobs": [{"kind": "x"}, *({"kind": "x", **job} for job in jobs)]}
+    headers = {"traceparent": parent, "tracestate": "vendor=1"}
+    carried = {"traceparent": parent, "tracestate": "vendor=1"}
+    async with serving(database) as api:
+        answer = await api.post("/queues/q/push", json=body, headers=headers)
+        found = [
+            (await job(connection, job_id))["metadata"]
+            for job_id in answer.json()["ids"]
+        ]
+        odd = {"traceparent": "00-none", "tracestate": "vendor=1"}
+        answer = await api.post("/queues/q/push", json={"kind": "x"}, headers=odd)
+        (without,) = answer.json()["ids"]
+    assert found == [carried, {"a": 1, **carried}, own, {"a": "x" * 40_000}, carried]
+    assert (await job(connection, without))["metadata"] is None

@@ -5,6 +5,7 @@ tracers can have been set and no span can be current: then each of these functio
 look into sys.modules. Else spans.py does the rest.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 NOWHERE: Mapping[str, str] = {}
+_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_STATE = re.compile(r"[ -~]{1,512}")  # of which everybody passes on so many
 
 
 class Untraced:
@@ -95,6 +98,17 @@ def carrier() -> Mapping[str, str]:
     from pgwake import spans  # noqa: PLC0415
 
     return spans.carrier()
+
+
+def carried(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what the headers of a request carry of its span, if they carry one."""
+    parent, state = headers.get("traceparent", ""), headers.get("tracestate", "")
+    if not _PARENT.fullmatch(parent):
+        return NOWHERE
+    found = {"traceparent": parent}
+    if _STATE.fullmatch(state):
+        found["tracestate"] = state
+    return found
 
 
 @contextmanager

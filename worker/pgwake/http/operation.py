@@ -1,7 +1,7 @@
 """An operation of the API, from which both its route and its documentation are."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -17,6 +17,7 @@ from pgwake.http.desk import Desk
 from pgwake.http.problems import ProblemError
 from pgwake.http.refusals import problem_of
 from pgwake.http.token import Handler, guarded
+from pgwake.tracing import carried
 
 P = TypeVar("P", bound=BaseModel)
 B = TypeVar("B")
@@ -46,11 +47,13 @@ class Asked(Generic[P, B]):
         parameters: Those of path and query.
         body: The body, checked; None where there is none.
         text: The same, as it was sent.
+        trace: What its headers carry of the span that it comes from.
     """
 
     parameters: P
     body: B
     text: str
+    trace: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,18 +108,19 @@ class Operation(Generic[P, B]):
             ProblemError: It can't be meant.
         """
         parameters = read_parameters(self.parameters, request)
+        trace = carried(request.headers)
         if self.body is None:
-            return Asked(parameters, None, "")  # type: ignore[arg-type]  # B is None
+            return Asked(parameters, None, "", trace)  # type: ignore[arg-type]  # B is None
         text = await body.read(request, limit)
         if self.is_body_optional and not text:
             text = "{}"
         # In a thread: a loop that renews leases shares the lock with it, at least.
-        return await asyncio.to_thread(self._parse, parameters, text)
+        return await asyncio.to_thread(self._parse, parameters, text, trace)
 
-    def _parse(self, parameters: P, text: str) -> Asked[P, B]:
+    def _parse(self, parameters: P, text: str, trace: Mapping[str, str]) -> Asked[P, B]:
         assert self.body is not None  # noqa: S101, _read has looked
         value = _validated(self.body.validate_python, body.parse(text))
-        return Asked(parameters, value, text)
+        return Asked(parameters, value, text, trace)
 
 
 def read_parameters(model: type[P], request: Request) -> P:

@@ -41,6 +41,7 @@ class _Batch:
 
     text: str
     options: str
+    trace: str | None
     is_batch: bool
     count: int
 
@@ -72,6 +73,7 @@ class _Batch:
                 connection,
                 self.text,
                 self.options,
+                self.trace,
                 is_batch=self.is_batch,
                 places=(low, high),
             )
@@ -83,7 +85,8 @@ def _prepared(asked: Asked[Named, NewJob | NewJobs]) -> _Batch:
     is_batch = isinstance(given, NewJobs)
     jobs = given.jobs if isinstance(given, NewJobs) else [given]
     options = [job.options(asked.parameters.name) for job in jobs]
-    return _Batch(asked.text, json.dumps(options), is_batch, len(jobs))
+    trace = json.dumps(dict(asked.trace)) if asked.trace else None
+    return _Batch(asked.text, json.dumps(options), trace, is_batch, len(jobs))
 
 
 async def _push(desk: Desk, asked: Asked[Named, NewJob | NewJobs]) -> str:

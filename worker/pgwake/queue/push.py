@@ -10,7 +10,12 @@ _PUSH = """
 select pgwake.enqueue_many(coalesce(jsonb_agg(
   o.options
     || jsonb_build_object(
-      'payload', s.job -> 'payload', 'metadata', s.job -> 'metadata')
+      'payload', s.job -> 'payload',
+      'metadata', case
+        when $6::text is null or s.job -> 'metadata' ? 'traceparent'
+          or octet_length(s.job ->> 'metadata') > 32768 then s.job -> 'metadata'
+        else coalesce(nullif(s.job -> 'metadata', 'null'), '{}') || $6::text::jsonb
+      end)
   order by o.place), '[]'))
 from jsonb_array_elements($2::text::jsonb) with ordinality as o(options, place)
 join jsonb_array_elements(
@@ -54,6 +59,7 @@ async def push(
     connection: Connection,
     text: str,
     options: str,
+    trace: str | None,
     *,
     is_batch: bool,
     places: tuple[int, int],
@@ -64,11 +70,13 @@ async def push(
         connection: Where, in a transaction.
         text: The jobs as they were sent: one, or an object with jobs.
         options: Their other fields, as they were checked: a JSON array.
+        trace: traceparent and tracestate for the metadata of those that have none: a
+            JSON object.
         is_batch: Whether it is an object with jobs.
         places: The places, from 0.
     """
     ids: Sequence[int] = await connection.fetchval(
-        _PUSH, text, options, is_batch, *places
+        _PUSH, text, options, is_batch, *places, trace
     )
     return ids
 

@@ -11,10 +11,18 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_live bigint[] := array(select j.id from pgwake.jobs_live as j where j.id = any (count_crashed.job_ids));
-  v_ended bigint[] := array(select unnest(count_crashed.job_ids) except select unnest(v_live));
-  v_failed bigint[] := array(select j.id from pgwake.jobs_failed as j where j.id = any (v_ended));
+  v_live bigint[];
+  v_ended bigint[];
+  v_failed bigint[] := '{}';
 begin
+  if coalesce(cardinality(count_crashed.job_ids), 0) = 0 then
+    return;
+  end if;
+  v_live := array(select j.id from pgwake.jobs_live as j where j.id = any (count_crashed.job_ids));
+  v_ended := array(select unnest(count_crashed.job_ids) except select unnest(v_live));
+  if cardinality(v_ended) > 0 then
+    v_failed := array(select j.id from pgwake.jobs_failed as j where j.id = any (v_ended));
+  end if;
   return query
   select u.queue, u.kind, count(*), count(*) filter (where u.id = any (v_failed)),
     count(*) filter (where u.id = any (v_ended) and u.id <> all (v_failed))

@@ -240,6 +240,8 @@ async def test_a_sample_that_hangs_holds_up_neither_a_scrape_nor_the_upkeep(
     database: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Without the steps that need what is locked below, such as fold.
+    monkeypatch.setattr("pgwake.upkeep.STEPS", {"children": 0.1})
     monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
     monkeypatch.setattr("pgwake.survey.FRESH_SECONDS", 1)
     monkeypatch.setattr("pgwake.sampler.DEADLINE", 0.3)

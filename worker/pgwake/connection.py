@@ -24,6 +24,15 @@ class Fault(NamedTuple):
 
 log = structlog.get_logger()
 
+_LOST = (
+    OSError,
+    TimeoutError,
+    EOFError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+FAULTS = (*_LOST, asyncpg.PostgresError)  # what may end a session that listens
+
 # Set on every session, so that what a role or a database sets for others can't break a
 # statement of ours: a raised isolation level would make contention an error, and a
 # time-out made for web requests would end the upkeep.
@@ -129,14 +138,7 @@ def is_transient(error: BaseException) -> bool:
         return (error.sqlstate or "").startswith(_TRANSIENT) or isinstance(
             error, asyncpg.InvalidCachedStatementError
         )
-    return isinstance(
-        error,
-        OSError
-        | TimeoutError
-        | EOFError
-        | asyncpg.InterfaceError
-        | asyncpg.InternalClientError,
-    )
+    return isinstance(error, _LOST)
 
 
 def describe(error: BaseException) -> str:

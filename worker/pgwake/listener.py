@@ -6,12 +6,11 @@ from datetime import datetime
 from time import monotonic
 from typing import NoReturn
 
-import asyncpg
 import structlog
 
 from pgwake import queue
 from pgwake.bell import Bell, Cause, Role, Wish
-from pgwake.connection import Connection, backoff, connect, describe
+from pgwake.connection import FAULTS, Connection, backoff, connect, describe
 from pgwake.metrics import Metrics
 from pgwake.pause import pause
 from pgwake.pooler import PooledError, check_listening
@@ -25,14 +24,6 @@ _POOLED = {
     " new jobs",
     "remedy": "set PGWAKE_LISTEN_URL to a direct connection",
 }
-_FAULTS = (
-    OSError,
-    TimeoutError,
-    EOFError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-)
 
 
 class Listener:
@@ -112,7 +103,7 @@ class Listener:
                 report("listening is impossible", **_POOLED)
                 await asyncio.sleep(POOLED_SECONDS)
                 continue
-            except _FAULTS as error:
+            except FAULTS as error:
                 problem = describe(error)
             finally:
                 self._show(is_up=False)

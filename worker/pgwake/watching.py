@@ -5,10 +5,9 @@ from collections.abc import Callable
 from time import monotonic
 from typing import NoReturn
 
-import asyncpg
 import structlog
 
-from pgwake.connection import backoff, connect, describe
+from pgwake.connection import FAULTS, backoff, connect, describe
 from pgwake.pause import pause
 from pgwake.pooler import check_listening
 from pgwake.queue import producer
@@ -18,14 +17,6 @@ log = structlog.get_logger()
 CHANNEL = "job_status_changed"
 PING_SECONDS = 5.0
 TIMEOUT_SECONDS = 10.0
-_FAULTS = (
-    OSError,
-    TimeoutError,
-    EOFError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-)
 # What reading JSON by anybody may raise: NOTIFY needs no right at all.
 NOT_OURS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
@@ -69,7 +60,7 @@ class Watcher:
             started = monotonic()
             try:
                 await self._listen()
-            except _FAULTS as error:
+            except FAULTS as error:
                 problem = describe(error)
             finally:
                 self.is_heard = False

@@ -254,6 +254,11 @@ async def test_workers_are_told_with_what_they_do(database: str) -> None:
     async def b() -> None: ...
 
     async with serving(database, registry) as api:
+
+        async def has_reported() -> bool:
+            return bool((await api.get("/api/workers")).json()["workers"])
+
+        await wait_for(has_reported)
         (worker,) = (await api.get("/api/workers")).json()["workers"]
     assert (worker["queues"], worker["kinds"]) == (["q"], ["b"])
     assert worker["is_live"]

@@ -10,6 +10,8 @@ import pytest
 
 from pgwake import Registry
 from pgwake.embedded import EmbeddedServer
+from pgwake.errors import ConfigurationError
+from pgwake.http.server import bind
 from sql.helpers import insert
 from support import Connection, free_port, wait_for
 from worker.helpers import embedded, ended, fetch, fetch_blocking, quick
@@ -127,3 +129,9 @@ async def test_a_client_that_says_nothing_does_not_hold_up_the_stop(
             writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.close()
+
+
+@pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1"])
+def test_a_host_that_is_elsewhere_is_told_with_what_to_set(host: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{host}.*PGWAKE_HTTP_HOST"):
+        bind(host, free_port())

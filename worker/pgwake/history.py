@@ -1,6 +1,5 @@
 """The last half hour of the queues, as this process has sampled it."""
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,13 +34,14 @@ class Point:
 
 
 class History:
-    """A ring of samples; one thread adds, any may read."""
+    """The last samples; one thread adds, any may read.
+
+    Attributes:
+        samples: The samples, oldest first: when, and each queue's point.
+    """
 
     def __init__(self) -> None:
-        self._samples: deque[tuple[datetime, Mapping[str, Point]]] = deque(
-            maxlen=LENGTH
-        )
-        self._shown: tuple[tuple[datetime, Mapping[str, Point]], ...] = ()
+        self.samples: tuple[tuple[datetime, Mapping[str, Point]], ...] = ()
 
     def add(self, at: datetime, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add a sample: rows of get_queue_stats or get_metrics."""
@@ -57,10 +57,4 @@ class History:
             )
             for row in rows
         }
-        self._samples.append((at, points))
-        self._shown = tuple(self._samples)
-
-    @property
-    def samples(self) -> tuple[tuple[datetime, Mapping[str, Point]], ...]:
-        """The samples, oldest first: when, and each queue's point."""
-        return self._shown
+        self.samples = (*self.samples, (at, points))[-LENGTH:]

@@ -8,7 +8,6 @@ from prometheus_client import (
     Gauge,
     PlatformCollector,
     ProcessCollector,
-    generate_latest,
 )
 from prometheus_client.exposition import choose_encoder
 
@@ -205,7 +204,7 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return the text that Prometheus scrapes."""
-        return generate_latest(self.registry)
+        return self.encode("")[0]
 
     def encode(self, accept: str) -> tuple[bytes, str]:
         """Return the text in the format that an Accept header asks for, and its type.

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 MAX_ID = 2**63 - 1
+MAX_SECONDS = 100 * 365 * 86_400.0  # of a delay or a pause
 _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )

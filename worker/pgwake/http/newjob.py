@@ -4,10 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
-from pgwake.http.fields import WHOLE, Instant, JobId, Key, Kind, Request
+from pgwake.http.fields import MAX_SECONDS, WHOLE, Instant, JobId, Key, Kind, Request
 
 MAX_JOBS = 10_000
-MAX_DELAY = 100 * 365 * 86_400.0
 
 Priority = Annotated[int, Field(ge=-100, le=100), WHOLE]
 Attempts = Annotated[int, Field(ge=1, le=10_000), WHOLE]
@@ -33,7 +32,7 @@ class NewJob(Request):
     )
     run_at: Instant | None = Field(None, description="when it is due; default at once")
     delay_seconds: float | None = Field(
-        None, ge=0, le=MAX_DELAY, allow_inf_nan=False, description="instead of run_at"
+        None, ge=0, le=MAX_SECONDS, allow_inf_nan=False, description="instead of run_at"
     )
     max_attempts: Attempts | None = Field(
         None, description="until the dead letters; default by policy"

@@ -7,6 +7,7 @@ from pydantic import Field, TypeAdapter, model_validator
 
 from pgwake.http.desk import Desk
 from pgwake.http.fields import (
+    MAX_SECONDS,
     Answer,
     Count,
     Instant,
@@ -22,8 +23,6 @@ from pgwake.http.fields import (
 )
 from pgwake.http.operation import Asked, Operation
 from pgwake.queue import web
-
-MAX_PAUSE = 100 * 365 * 86_400.0
 
 
 class OneQueue(Parameters):
@@ -106,9 +105,9 @@ class Pause(Request):
     """How long; with neither until it is resumed."""
 
     until: Instant | None = None
-    seconds: Annotated[float | None, Field(ge=1, le=MAX_PAUSE, allow_inf_nan=False)] = (
-        None
-    )
+    seconds: Annotated[
+        float | None, Field(ge=1, le=MAX_SECONDS, allow_inf_nan=False)
+    ] = None
 
     @model_validator(mode="after")
     def _check(self) -> "Pause":

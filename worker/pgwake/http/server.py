@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EADDRNOTAVAIL
 
 import uvicorn
 from starlette.applications import Starlette
@@ -26,9 +27,16 @@ def bind(host: str, port: int) -> socket.socket:
         listening.listen()
     except OSError as error:
         listening.close()
+        is_elsewhere = (
+            isinstance(error, socket.gaierror) or error.errno == EADDRNOTAVAIL
+        )
+        remedy = (
+            "set PGWAKE_HTTP_HOST to an address of this machine"
+            if is_elsewhere
+            else "set PGWAKE_HTTP_PORT to a free port, or to 0 to do without"
+        )
         raise ConfigurationError(
-            f"HTTP can't listen on {host} port {port} ({error.strerror}): set "
-            "PGWAKE_HTTP_PORT to a free port, or to 0 to do without"
+            f"HTTP can't listen on {host} port {port} ({error.strerror}): {remedy}"
         ) from None
     return listening
 

@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import pytest
 
 from pgwake import Registry
@@ -17,6 +18,15 @@ from worker.helpers import all_ended
 pytestmark = pytest.mark.timeout(60)
 
 
+async def reported(api: httpx.AsyncClient) -> None:
+    """Wait until the worker has reported itself, a moment after its start."""
+
+    async def is_there() -> bool:
+        return bool((await api.get("/api/workers")).json()["workers"])
+
+    await wait_for(is_there)
+
+
 async def test_stats_tell_what_stands_in_each_queue_and_in_all(
     connection: Connection, database: str
 ) -> None:
@@ -28,6 +38,7 @@ async def test_stats_tell_what_stands_in_each_queue_and_in_all(
             await insert(connection, queue=queue)
         tomorrow = datetime.now(UTC) + timedelta(days=1)
         await insert(connection, queue="b", run_at=tomorrow)
+        await reported(api)
         found = (await api.get("/api/queue/stats")).json()
         only = (await api.get("/api/queue/stats", params={"queue": "b"})).json()
         none = (await api.get("/api/queue/stats", params={"queue": "none"})).json()
@@ -254,11 +265,7 @@ async def test_workers_are_told_with_what_they_do(database: str) -> None:
     async def b() -> None: ...
 
     async with serving(database, registry) as api:
-
-        async def has_reported() -> bool:
-            return bool((await api.get("/api/workers")).json()["workers"])
-
-        await wait_for(has_reported)
+        await reported(api)
         (worker,) = (await api.get("/api/workers")).json()["workers"]
     assert (worker["queues"], worker["kinds"]) == (["q"], ["b"])
     assert worker["is_live"]

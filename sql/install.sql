@@ -9,7 +9,7 @@
 begin;
 
 set local client_min_messages = warning;
-set local search_path = '';
+set local search_path = pg_catalog, pg_temp;
 
 -- "if not exists" is not safe against another installer at the same instant, so they
 -- take turns.

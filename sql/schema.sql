@@ -65,22 +65,30 @@ create table if not exists pgwake.schema_version (
   version       int         not null,
   installed_at  timestamptz not null default now(),
   updated_at    timestamptz not null default now(),
+  serves_from   int         not null,  -- the oldest version whose workers can use this one
 
   constraint schema_version_pkey primary key (singleton),
   constraint schema_version_has_one_row check (singleton)
 );
 
 \ir version.sql
+\ir functions/database_identity.sql
+
+-- What an older version has otherwise. A table or an index that it lacks is made by what follows.
+\ir migrations/2.sql
 
 create table if not exists pgwake.installation (
-  singleton  boolean not null default true,
-  width      int     not null default 1,  -- days a leaf of the ring is filled for
+  singleton    boolean not null default true,
+  width        int     not null default 1,  -- days a leaf of the ring is filled for
+  identity     text collate "C",            -- of the database that it is for; null: any
+  environment  text collate "C",            -- such as production, that workers may insist on
 
   constraint installation_pkey primary key (singleton),
   constraint installation_has_one_row check (singleton),
-  constraint installation_width_is_1_to_366_days check (width between 1 and 366)
+  constraint installation_width_is_1_to_366_days check (width between 1 and 366),
+  constraint installation_environment_is_1_to_128_bytes check (octet_length(environment) between 1 and 128)
 );
-insert into pgwake.installation default values on conflict do nothing;
+insert into pgwake.installation (identity) values (pgwake.database_identity()) on conflict do nothing;
 
 create table if not exists pgwake.queues (
   name                 text collate "C" not null,

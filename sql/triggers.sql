@@ -6,7 +6,7 @@
 create or replace function pgwake.before_insert_jobs()
 returns trigger
 language plpgsql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   new.status := 'waiting';
@@ -28,7 +28,7 @@ revoke all on function pgwake.before_insert_jobs from public;
 create or replace function pgwake.after_insert_jobs()
 returns trigger
 language plpgsql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$
@@ -146,7 +146,7 @@ revoke all on function pgwake.after_insert_jobs from public;
 create or replace function pgwake.after_change_jobs()
 returns trigger
 language plpgsql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_sign constant int := tg_argv[0];
@@ -187,7 +187,7 @@ revoke all on function pgwake.after_change_jobs from public;
 create or replace function pgwake.after_truncate_jobs()
 returns trigger
 language plpgsql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_slot smallint := substring(tg_table_name from '^jobs_finished_([0-9]+)$');
@@ -236,7 +236,7 @@ revoke all on function pgwake.after_truncate_jobs from public;
 create or replace function pgwake.after_change_queues()
 returns trigger
 language plpgsql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   lock table pgwake.jobs_live in row exclusive mode;  -- seen by open_writers()
@@ -255,7 +255,7 @@ revoke all on function pgwake.after_change_queues from public;
 create or replace function pgwake.after_change_limits()
 returns trigger
 language plpgsql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   lock table pgwake.jobs_live in row exclusive mode;  -- seen by open_writers()

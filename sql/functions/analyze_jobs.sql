@@ -4,7 +4,7 @@
 create or replace function pgwake.analyze_jobs()
 returns int
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_leaf regclass;

@@ -3,7 +3,7 @@
 create or replace function pgwake.announce(events text[])
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   if cardinality(announce.events) > 0 then

@@ -6,7 +6,7 @@ create or replace function pgwake.append_error(
 )
 returns jsonb
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select
     case

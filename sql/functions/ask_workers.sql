@@ -8,7 +8,7 @@
 create or replace function pgwake.ask_workers(job_ids bigint[], workers text[])
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   if current_setting('pgwake.notify', true) = 'off' then

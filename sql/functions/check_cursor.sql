@@ -3,7 +3,7 @@
 create or replace function pgwake.check_cursor(cursor jsonb)
 returns void
 language plpgsql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform (check_cursor.cursor ->> 'look_at')::timestamptz, (check_cursor.cursor #>> '{next_at,0}')::timestamptz,

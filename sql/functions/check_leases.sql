@@ -3,7 +3,7 @@
 create or replace function pgwake.check_leases(job_ids bigint[], lease_ids uuid[])
 returns void
 language plpgsql immutable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   if check_leases.job_ids is null or check_leases.lease_ids is null

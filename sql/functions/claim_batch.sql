@@ -51,7 +51,7 @@ create or replace function pgwake.claim_batch(
 )
 returns record
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

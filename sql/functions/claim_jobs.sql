@@ -13,7 +13,7 @@ create or replace function pgwake.claim_jobs(
 )
 returns setof pgwake.claimed_job
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_cursors jsonb := pgwake.session_cursors();

@@ -9,7 +9,7 @@ create or replace function pgwake.claim_next_job(
 )
 returns setof pgwake.claimed_job
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   return query

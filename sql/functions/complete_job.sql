@@ -6,7 +6,7 @@
 create or replace function pgwake.complete_job(job_id bigint, lease_id uuid, result jsonb default null)
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform pgwake.raise_outcome(

@@ -4,7 +4,7 @@
 create or replace function pgwake.count_crashed(job_ids bigint[], queues text[], kinds text[])
 returns table (queue text, kind text, job_count bigint, failed_count bigint, cancelled_count bigint)
 language plpgsql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

@@ -11,7 +11,7 @@
 create or replace function pgwake.cron_problem(cron text)
 returns text[]
 language plpgsql immutable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_names constant text[] := array['minute', 'hour', 'day of month', 'month', 'day of week'];

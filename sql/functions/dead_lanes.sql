@@ -7,7 +7,7 @@
 create or replace function pgwake.dead_lanes(queue text, above int, below int)
 returns jsonb
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

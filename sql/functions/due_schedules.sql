@@ -29,7 +29,7 @@ returns table (
   until timestamptz
 )
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   with clock as materialized (  -- read once, not for each row
     select pgwake.now() as now, pgwake.now() + interval '2 seconds' as until,

@@ -3,7 +3,7 @@
 create or replace function pgwake.explain_attempts(errors jsonb)
 returns text[]
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select array(
     select

@@ -2,7 +2,7 @@
 create or replace function pgwake.explain_end(job pgwake.jobs_live)
 returns text[]
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select case job.status
     when 'completed' then array[

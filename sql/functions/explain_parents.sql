@@ -2,7 +2,7 @@
 create or replace function pgwake.explain_parents(job pgwake.jobs_live)
 returns text
 language plpgsql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

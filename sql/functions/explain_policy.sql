@@ -5,7 +5,7 @@
 create or replace function pgwake.explain_policy(job pgwake.jobs_live)
 returns text[]
 language plpgsql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_queue pgwake.queues;

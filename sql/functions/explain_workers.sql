@@ -4,7 +4,7 @@
 create or replace function pgwake.explain_workers(queue text, kind text)
 returns text[]
 language plpgsql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_queue text := pgwake.say_name(explain_workers.queue);

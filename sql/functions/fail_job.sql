@@ -14,7 +14,7 @@ create or replace function pgwake.fail_job(
 )
 returns text
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_outcome text;

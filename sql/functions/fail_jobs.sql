@@ -28,7 +28,7 @@ create or replace function pgwake.fail_jobs(
 )
 returns text[]
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

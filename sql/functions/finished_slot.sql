@@ -4,7 +4,7 @@
 create or replace function pgwake.finished_slot(at timestamptz)
 returns smallint
 language plpgsql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   return (

@@ -6,7 +6,7 @@
 create or replace function pgwake.force_complete_job(job_id bigint, reason text)
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform pgwake.force_end_job(force_complete_job.job_id, 'completed', force_complete_job.reason);

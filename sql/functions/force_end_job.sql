@@ -3,7 +3,7 @@
 create or replace function pgwake.force_end_job(job_id bigint, new_status text, reason text)
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

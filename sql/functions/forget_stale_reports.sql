@@ -4,7 +4,7 @@
 create or replace function pgwake.forget_stale_reports()
 returns int
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_worker_count int;

@@ -3,7 +3,7 @@
 create or replace function pgwake.forget_worker(worker text)
 returns boolean
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   delete from pgwake.workers as w where w.name = forget_worker.worker;

@@ -8,7 +8,7 @@
 create or replace function pgwake.free_children(parent_ids bigint[], have_failed boolean)
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

@@ -6,7 +6,7 @@
 create or replace function pgwake.free_keys(queues text[], keys text[])
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   insert into pgwake.looks (queue, at, key)

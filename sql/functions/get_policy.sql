@@ -18,7 +18,7 @@ create or replace function pgwake.get_policy(
 )
 returns record
 language plpgsql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

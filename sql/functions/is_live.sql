@@ -3,7 +3,7 @@
 create or replace function pgwake.is_live(seen_at timestamptz)
 returns boolean
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select is_live.seen_at > pgwake.now() - interval '30 seconds'
 $$;

@@ -7,7 +7,7 @@
 create or replace function pgwake.lease_outcome(job_id bigint, lease_id uuid)
 returns text
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select coalesce(
     (select case when j.lease_id = lease_outcome.lease_id then 'held' else 'lease_lost' end

@@ -26,7 +26,7 @@ returns table (
   last_job_id bigint
 )
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
   with groups as materialized (

@@ -23,7 +23,7 @@ returns table (
   live_worker_count bigint
 )
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   with live as (
     select u.kind, count(distinct w.name) as worker_count

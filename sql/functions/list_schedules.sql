@@ -32,7 +32,7 @@ returns table (
   updated_at timestamptz
 )
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select s.name, s.cron, s.every, s.timezone, s.kind, s.queue, s.is_paused, s.next_at::timestamptz,
     s.last_at::timestamptz, s.last_job_id, s.fired_count, s.left_out_count, s.problem, s.payload::jsonb,

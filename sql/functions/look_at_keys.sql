@@ -8,7 +8,7 @@
 create or replace function pgwake.look_at_keys(max_keys int default 10000)
 returns int
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

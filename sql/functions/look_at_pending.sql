@@ -19,7 +19,7 @@ create or replace function pgwake.look_at_pending(
 )
 returns record
 language plpgsql stable strict
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

@@ -12,7 +12,7 @@
 create or replace function pgwake.maintain(step text default null)
 returns jsonb
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_steps constant text[] := array['sweep', 'fold', 'retention', 'analyze', 'recount', 'keys', 'children'];

@@ -4,7 +4,7 @@
 create or replace function pgwake.merge_patch(target jsonb, patch jsonb)
 returns jsonb
 language plpgsql immutable parallel safe
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_merged jsonb := case jsonb_typeof(merge_patch.target) when 'object' then merge_patch.target else '{}' end;

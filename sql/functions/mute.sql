@@ -5,7 +5,7 @@
 create or replace function pgwake.mute(queue text default 'default')
 returns boolean
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   return pg_advisory_unlock(pgwake.bell_key(mute.queue));

@@ -11,7 +11,7 @@ create or replace function pgwake.next_place(
 )
 returns jsonb
 language sql immutable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select case
     when place is null then case when cost > slow then here else '["-infinity", 0]' end

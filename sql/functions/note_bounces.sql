@@ -4,7 +4,7 @@
 create or replace function pgwake.note_bounces(kinds text[])
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$

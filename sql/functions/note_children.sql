@@ -9,7 +9,7 @@
 create or replace function pgwake.note_children(child_ids bigint[])
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

@@ -11,7 +11,7 @@
 create or replace function pgwake.oldest_snapshot_at()
 returns timestamptz
 language plpgsql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $$

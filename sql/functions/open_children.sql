@@ -46,7 +46,7 @@ create or replace function pgwake.open_children(
 )
 returns record
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

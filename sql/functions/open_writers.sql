@@ -8,7 +8,7 @@
 create or replace function pgwake.open_writers()
 returns text[]
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   return array(

@@ -12,7 +12,7 @@
 create or replace function pgwake.park(queue text default 'default', muted boolean default false)
 returns boolean
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   if park.queue is null then

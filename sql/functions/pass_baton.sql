@@ -3,7 +3,7 @@
 create or replace function pgwake.pass_baton(queue text)
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform pg_notify('pgwake_baton', pass_baton.queue);

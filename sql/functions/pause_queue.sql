@@ -12,7 +12,7 @@ create or replace function pgwake.pause_queue(
 )
 returns timestamptz
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   if octet_length(pause_queue.queue) between 1 and 128 is not true then

@@ -6,7 +6,7 @@
 create or replace function pgwake.pause_schedule(name text)
 returns boolean
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   update pgwake.schedules as s set is_paused = true, next_at = null

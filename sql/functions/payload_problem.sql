@@ -16,7 +16,7 @@ create or replace function pgwake.payload_problem(
 )
 returns text[]
 language plpgsql immutable parallel safe
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_schema jsonb := payload_problem.schema;

@@ -2,7 +2,7 @@
 create or replace function pgwake.raise_invalid(problem text, advice text)
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   raise exception using errcode = 'PW003', message = problem, hint = advice;

@@ -3,7 +3,7 @@
 create or replace function pgwake.raise_outcome(job_id bigint, outcome text)
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   if raise_outcome.outcome = 'no_such_job' then

@@ -10,7 +10,7 @@
 create or replace function pgwake.recount_jobs(max_bytes bigint default 67108864)
 returns int
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 declare

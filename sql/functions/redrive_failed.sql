@@ -12,7 +12,7 @@ returns table (
   outcome text
 )
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set jit = off
 as $$

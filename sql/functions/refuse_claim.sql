@@ -2,7 +2,7 @@
 create or replace function pgwake.refuse_claim(queue text, count int, worker text, lease interval)
 returns void
 language plpgsql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   if refuse_claim.queue is null then

@@ -3,7 +3,7 @@
 create or replace function pgwake.resume_queue(queue text default 'default')
 returns boolean
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_paused_until timestamptz;

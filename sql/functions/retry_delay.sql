@@ -12,7 +12,7 @@ create or replace function pgwake.retry_delay(
 )
 returns interval
 language sql volatile parallel safe
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select make_interval(secs => greatest(
     0.1,

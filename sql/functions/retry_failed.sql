@@ -33,7 +33,7 @@ returns table (
   outcome text
 )
 language sql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select r.*
   from pgwake.redrive_failed(

@@ -2,7 +2,7 @@
 create or replace function pgwake.say_jobs(job_ids bigint[])
 returns text
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select string_agg(
     format('job %s', j.id) || case j.status

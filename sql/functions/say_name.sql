@@ -3,7 +3,7 @@
 create or replace function pgwake.say_name(name text)
 returns text
 language sql immutable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select '"' || regexp_replace(left(say_name.name, 200), '[[:cntrl:]]', '?', 'g')
     || case when length(say_name.name) > 200 then '...' else '' end || '"'

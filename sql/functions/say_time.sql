@@ -3,7 +3,7 @@
 create or replace function pgwake.say_time(at timestamptz)
 returns text
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select case
     when isfinite(say_time.at) then

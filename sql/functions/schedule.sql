@@ -46,7 +46,7 @@ create or replace function pgwake.schedule(
 )
 returns boolean
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -4,7 +4,7 @@
 create or replace function pgwake.session_cursors()
 returns jsonb
 language plpgsql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_setting text := nullif(current_setting('pgwake.cursor', true), '');

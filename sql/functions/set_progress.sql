@@ -7,7 +7,7 @@
 create or replace function pgwake.set_progress(job_id bigint, lease_id uuid, progress jsonb)
 returns text
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_outcome text := (pgwake.set_progresses(

@@ -16,7 +16,7 @@
 create or replace function pgwake.set_progresses(job_ids bigint[], lease_ids uuid[], progresses jsonb[])
 returns text[]
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

@@ -7,7 +7,7 @@
 create or replace function pgwake.snooze_job(job_id bigint, lease_id uuid, delay interval)
 returns text
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_outcome text;

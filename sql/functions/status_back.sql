@@ -6,7 +6,7 @@ create or replace function pgwake.status_back(
 )
 returns text
 language sql immutable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select case
     when status_back.concurrency_key is null or coalesce(status_back.delay, interval '0') <= interval '0' then 'pending'

@@ -4,7 +4,7 @@ create or replace function pgwake.status_event(
 )
 returns text
 language sql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select json_build_object(
     'id', status_event.id, 'queue', status_event.queue, 'kind', status_event.kind,

@@ -19,7 +19,7 @@ returns table (
   is_estimate boolean
 )
 language plpgsql stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

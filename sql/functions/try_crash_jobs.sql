@@ -6,7 +6,7 @@
 create or replace function pgwake.try_crash_jobs(job_ids bigint[], message text)
 returns bigint[]
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_id bigint;

@@ -3,7 +3,7 @@
 create or replace function pgwake.type_problem(types text[], value jsonb, field text)
 returns text[]
 language plpgsql immutable parallel safe
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_type constant text := jsonb_typeof(type_problem.value);

@@ -7,7 +7,7 @@
 create or replace function pgwake.unmute(queue text default 'default')
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_key bigint := pgwake.bell_key(unmute.queue);

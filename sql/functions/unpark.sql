@@ -5,7 +5,7 @@
 create or replace function pgwake.unpark(queue text default 'default', muted boolean default false)
 returns boolean
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_was_on_duty boolean;

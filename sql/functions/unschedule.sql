@@ -5,7 +5,7 @@
 create or replace function pgwake.unschedule(name text)
 returns boolean
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   delete from pgwake.schedules as s where s.name = unschedule.name;

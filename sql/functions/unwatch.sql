@@ -2,7 +2,7 @@
 create or replace function pgwake.unwatch()
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform set_config('pgwake.is_watching', 'off', false);

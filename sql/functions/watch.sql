@@ -13,7 +13,7 @@
 create or replace function pgwake.watch()
 returns void
 language plpgsql volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform set_config('pgwake.is_watching', 'on', false);

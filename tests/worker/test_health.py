@@ -185,12 +185,16 @@ async def test_a_schema_that_another_version_has_changed_meanwhile_is_named(
     port = free_port()
     async with impatient(database, port):
         await answers(port, "/readyz", 200)
-        await connection.execute("update pgwake.schema_version set version = 999")
+        await connection.execute(
+            "update pgwake.schema_version set version = 999, serves_from = 998"
+        )
         (obstacle,) = await answers(port, "/readyz", 503)
         assert "pgwake schema 999" in obstacle
-        assert "pgwake init" in obstacle
+        assert "run a newer pgwake" in obstacle
         await stays_alive(port)
-        await connection.execute("update pgwake.schema_version set version = 1")
+        await connection.execute(
+            "update pgwake.schema_version set version = 2, serves_from = 1"
+        )
         await answers(port, "/readyz", 200)
 
 

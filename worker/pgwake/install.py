@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pgwake.connection import connect
-from pgwake.queue import SCHEMA_VERSION, schema_version
+from pgwake.queue import SCHEMA_VERSION, Schema, installed_schema
 
 
 def sql_directory() -> Path:
@@ -27,15 +27,21 @@ def _lines(path: Path) -> Iterator[str]:
             yield line
 
 
-def version_problem(version: int | None) -> str | None:
-    """Return what is wrong with an installed version, None where there is none."""
-    if version == SCHEMA_VERSION:
-        return None
-    found = "no pgwake schema" if version is None else f"pgwake schema {version}"
-    return (
-        f"the database has {found}, this version needs {SCHEMA_VERSION}: run `pgwake "
-        "init` with the version that the workers have"
-    )
+def schema_problem(schema: Schema | None) -> str | None:
+    """Return why this version can't use what is installed; None: it can."""
+    if schema is None or schema.version < SCHEMA_VERSION:
+        found = "no pgwake schema" if schema is None else f"pgwake schema {schema[0]}"
+        return (
+            f"the database has {found}, this version needs {SCHEMA_VERSION}: run "
+            "`pgwake init` with the version that the workers have"
+        )
+    if schema.serves_from > SCHEMA_VERSION:
+        return (
+            f"the database has pgwake schema {schema.version}, which serves workers "
+            f"from schema {schema.serves_from} on, and this version is made for "
+            f"{SCHEMA_VERSION}: run a newer pgwake"
+        )
+    return None
 
 
 async def install(dsn: str, timeout: float = 60.0) -> tuple[int | None, int]:  # noqa: ASYNC109
@@ -50,10 +56,10 @@ async def install(dsn: str, timeout: float = 60.0) -> tuple[int | None, int]:  #
     """
     connection = await connect(dsn, "pgwake:init", timeout)
     try:
-        before = await schema_version(connection)
+        before = await installed_schema(connection)
         await connection.execute(install_script())
-        after = await schema_version(connection)
+        after = await installed_schema(connection)
     finally:
         connection.terminate()
     assert after is not None  # noqa: S101, install.sql writes it
-    return before, after
+    return before and before.version, after.version

@@ -51,6 +51,13 @@ class Settings(BaseSettings):
         default=None,
         description="a direct connection for LISTEN, where database_url is a pooler's",
     )
+    environment: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=128,
+        description="the database must be this environment's, as `pgwake adopt` has "
+        "noted it; by default any",
+    )
     imports: Words = Field(
         default=(), description="modules with handlers, separated by commas"
     )

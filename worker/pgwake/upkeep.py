@@ -99,8 +99,7 @@ class Upkeep:
     async def _do(self, step: str) -> bool:
         """Do a step; whether it has been done, and not left to somebody else."""
         if step == "report":
-            version = await self._session.call(queue.schema_version)
-            self._health.schema_version = version
+            self._health.schema = await self._session.call(queue.installed_schema)
             await self._session.call(self._presence.report)
         elif step == "sample":
             return await self._session.call(self._sampler.sample)

@@ -17,7 +17,7 @@ from pgwake.http.events import Hub
 from pgwake.http.health import Health
 from pgwake.http.pool import Pool
 from pgwake.http.server import bind, serve
-from pgwake.install import version_problem
+from pgwake.install import schema_problem
 from pgwake.metrics import Metrics
 from pgwake.pulse import Pulse
 from pgwake.sampler import SAMPLE_SECONDS, Sampler
@@ -108,7 +108,7 @@ class Web:
         while True:
             self._pulse.beat()
             await self._ask(self._check)
-            has_schema = version_problem(self._health.schema_version) is None
+            has_schema = schema_problem(self._health.schema) is None
             if has_schema and monotonic() >= sample_at:
                 await self._ask(self._sample)
                 seconds = max(SAMPLE_SECONDS, self._sampler.seconds)
@@ -127,8 +127,8 @@ class Web:
 
     async def _check(self, connection: Connection) -> None:
         self._health.is_read_only = await queue.is_read_only(connection)
-        version = await queue.schema_version(connection)
-        problem = version_problem(version)
-        if problem and version != self._health.schema_version:
+        schema = await queue.installed_schema(connection)
+        problem = schema_problem(schema)
+        if problem and schema != self._health.schema:
             log.error("schema does not fit", problem=problem)
-        self._health.schema_version = version
+        self._health.schema = schema

@@ -20,7 +20,7 @@ from pgwake.errors import ConfigurationError
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
 from pgwake.http.health import Health
-from pgwake.install import version_problem
+from pgwake.install import schema_problem
 from pgwake.job import Job
 from pgwake.joblog import JobLog
 from pgwake.jsontext import dumps
@@ -326,8 +326,8 @@ class Worker:
             await _end(check, stopped)
 
     async def _check_schema(self, session: Session) -> None:
-        version = await session.call(queue.schema_version, is_first=True)
-        if problem := version_problem(version):
+        schema = await session.call(queue.installed_schema, is_first=True)
+        if problem := schema_problem(schema):
             raise ConfigurationError(problem)
 
     async def _declare(self, session: Session) -> None:

@@ -3,9 +3,9 @@
 from time import monotonic
 
 from pgwake.connection import Session
-from pgwake.install import version_problem
+from pgwake.install import schema_problem
 from pgwake.pulse import Pulse
-from pgwake.queue import SCHEMA_VERSION
+from pgwake.queue import SCHEMA_VERSION, Schema
 
 MAIN_LAG_SECONDS = 10.0
 DATABASE_SECONDS = 15.0
@@ -21,7 +21,7 @@ class Health:
     Attributes:
         main_lag: How late the main loop answered the lifeline, in seconds.
         is_draining: Whether the worker has been told to stop.
-        schema_version: What was installed when it was asked last; None: nothing.
+        schema: What was installed when it was asked last; None: nothing.
         is_read_only: Whether the database said so, where it was asked.
         pulses: The loops that have to go round.
     """
@@ -29,7 +29,7 @@ class Health:
     def __init__(self, *sessions: Session) -> None:
         self.main_lag = 0.0
         self.is_draining = False
-        self.schema_version: int | None = SCHEMA_VERSION
+        self.schema: Schema | None = Schema(SCHEMA_VERSION, SCHEMA_VERSION)
         self.is_read_only = False
         self.pulses: list[Pulse] = []
         self._sessions = sessions
@@ -69,7 +69,7 @@ class Health:
             for role, fault in failing
             if now - fault.since > DATABASE_SECONDS
         ]
-        if problem := version_problem(self.schema_version):
+        if problem := schema_problem(self.schema):
             found.append(problem)
         return found + [
             f"{pulse.loop}: the database refuses it, see the log"

@@ -11,7 +11,7 @@ import asyncpg
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 CHANNEL = "pgwake"
 BATON_CHANNEL = "pgwake_baton"
 CANCEL_CHANNEL = "pgwake_cancel"
@@ -123,7 +123,10 @@ _DROP_KEY_LIMIT = """
 delete from pgwake.concurrency_limits as l where l.queue = $1 and l.key = $2
 """
 _DECLARE_KINDS = "select pgwake.declare_kinds($1::text::jsonb, $2, $3)"
-_SCHEMA_VERSION = "select v.version from pgwake.schema_version as v"
+_SCHEMA_VERSION = """
+select v.version, coalesce((to_jsonb(v) ->> 'serves_from')::int, v.version)
+from pgwake.schema_version as v
+"""
 _IS_READ_ONLY = """
 select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean
 """
@@ -132,6 +135,18 @@ select count(*) from pg_stat_activity as a
 where a.datname = current_database() and a.application_name = any ($1::text[])
   and (a.state <> 'idle' or not $2)
 """
+
+
+class Schema(NamedTuple):
+    """A schema that is installed.
+
+    Attributes:
+        version: Its version.
+        serves_from: The oldest version whose workers can use it.
+    """
+
+    version: int
+    serves_from: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -616,13 +631,13 @@ async def set_key_limit(
         await connection.execute(_SET_KEY_LIMIT, queue, key, limit)
 
 
-async def schema_version(connection: Connection) -> int | None:
-    """Return the installed schema's version; None where there is none."""
+async def installed_schema(connection: Connection) -> Schema | None:
+    """Return which schema is installed; None where there is none."""
     try:
-        version: int | None = await connection.fetchval(_SCHEMA_VERSION)
+        row = await connection.fetchrow(_SCHEMA_VERSION)
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
         return None
-    return version
+    return Schema(*row) if row else None
 
 
 async def is_read_only(connection: Connection) -> bool:

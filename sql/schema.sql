@@ -58,6 +58,18 @@
 --          PW004 schema mismatch     PW005 duplicate unique key
 
 create schema if not exists pgwake;
+
+-- As its owner, so that a superuser's upgrade leaves no function that runs as a superuser.
+do $owner$
+declare
+  v_owner text := (select n.nspowner::regrole from pg_namespace as n where n.nspname = 'pgwake');
+begin
+  if v_owner <> current_user::regrole::text then
+    execute 'set local role ' || v_owner;
+  end if;
+end
+$owner$;
+
 comment on schema pgwake is 'A job queue: insert into pgwake.jobs, see comments on its functions.';
 
 create table if not exists pgwake.schema_version (
@@ -375,6 +387,7 @@ create table if not exists pgwake.ring_slots (
 insert into pgwake.ring_slots (slot) select generate_series(0, 31) on conflict do nothing;
 
 -- Read in one place, shifted by one setting in tests: set pgwake.clock_offset = '1 hour'.
+\ir functions/clock_offset.sql
 \ir functions/now.sql
 
 create sequence if not exists pgwake.jobs_id_seq as bigint;

@@ -28,6 +28,7 @@ revoke all on function pgwake.before_insert_jobs from public;
 create or replace function pgwake.after_insert_jobs()
 returns trigger
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
@@ -146,6 +147,7 @@ revoke all on function pgwake.after_insert_jobs from public;
 create or replace function pgwake.after_change_jobs()
 returns trigger
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -187,6 +189,7 @@ revoke all on function pgwake.after_change_jobs from public;
 create or replace function pgwake.after_truncate_jobs()
 returns trigger
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -236,6 +239,7 @@ revoke all on function pgwake.after_truncate_jobs from public;
 create or replace function pgwake.after_change_queues()
 returns trigger
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
@@ -255,6 +259,7 @@ revoke all on function pgwake.after_change_queues from public;
 create or replace function pgwake.after_change_limits()
 returns trigger
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

@@ -14,7 +14,7 @@ begin
   for v_leaf in
     select s.relid::regclass
     from pg_stat_user_tables as s
-    where s.schemaname = 'pgwake' and (s.relname = 'jobs_live' or s.relname like 'jobs\_f%')
+    where s.schemaname = 'pgwake' and s.relname ~ '^jobs_(live|f)'
       and s.n_mod_since_analyze > 1000 + s.n_live_tup / 10
     order by s.relid
   loop

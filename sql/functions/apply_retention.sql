@@ -11,6 +11,7 @@
 create or replace function pgwake.apply_retention(max_rows int default 5000)
 returns int
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off

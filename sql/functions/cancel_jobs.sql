@@ -24,6 +24,7 @@ create or replace function pgwake.cancel_jobs(
 )
 returns table (outcome text, job_count bigint)
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set jit = off

@@ -7,6 +7,7 @@
 create or replace function pgwake.check_payload(kind text, payload jsonb)
 returns void
 language plpgsql stable
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -13,6 +13,7 @@ create or replace function pgwake.claim_jobs(
 )
 returns setof pgwake.claimed_job
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

@@ -9,6 +9,7 @@ create or replace function pgwake.claim_next_job(
 )
 returns setof pgwake.claimed_job
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

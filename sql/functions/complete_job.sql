@@ -6,6 +6,7 @@
 create or replace function pgwake.complete_job(job_id bigint, lease_id uuid, result jsonb default null)
 returns void
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

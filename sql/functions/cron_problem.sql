@@ -19,7 +19,7 @@ declare
   v_highs constant int[] := array[59, 23, 31, 12, 7];
   v_words constant text[] := array[
     null, null, null, 'JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC', 'SUN MON TUE WED THU FRI SAT'];
-  v_fields text[] := regexp_split_to_array(upper(btrim(cron_problem.cron, E' \t') collate "C"), '[ \t]+');
+  v_fields text[] := regexp_split_to_array(upper(btrim(cron_problem.cron, E' \t') collate "C"), E'[ \t]+');
   v_term text;
   v_parts text[];
   v_low int;
@@ -48,7 +48,7 @@ begin
           p[1]), '' order by p.place)
         from regexp_matches(v_term, '[A-Z]+|[^A-Z]+', 'g') with ordinality as p(p, place)
       ), v_term);
-      v_parts := regexp_match(v_term, '^(?:(\*)|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?$');
+      v_parts := regexp_match(v_term, '^(?:([*])|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?$');
       v_low := coalesce(v_parts[2]::int, v_lows[v_n]);
       v_high := coalesce(
         v_parts[3]::int, case when v_parts[1] is null and v_parts[4] is null then v_low else v_highs[v_n] end);

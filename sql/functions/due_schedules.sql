@@ -29,6 +29,7 @@ returns table (
   until timestamptz
 )
 language sql stable
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
   with clock as materialized (  -- read once, not for each row

@@ -38,6 +38,7 @@ create or replace function pgwake.enqueue(
 )
 returns bigint
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -12,6 +12,7 @@ create or replace function pgwake.error_fingerprint(kind text, message text)
 returns text
 language plpgsql immutable parallel safe
 set search_path = pg_catalog, pg_temp
+set standard_conforming_strings = on
 as $$
 declare
   -- Quotes may hide line breaks, so these go first.

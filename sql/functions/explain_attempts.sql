@@ -8,7 +8,7 @@ as $$
   select array(
     select
       format('attempt %s', e.error ->> 'attempt')
-      || case when e.error ->> 'at' ~ '^\d{4}-\d\d-\d\dT[0-9:.]+[-+][0-9:]+$' then
+      || case when e.error ->> 'at' ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+[-+][0-9:]+$' then
         format(' at %s', pgwake.say_time((e.error ->> 'at')::timestamptz)) else '' end
       || coalesce(' on ' || pgwake.say_name(e.error ->> 'worker'), '')
       || format(': %s, %s', e.error ->> 'reason', pgwake.say_name(split_part(e.error ->> 'message', e'\n', 1)))

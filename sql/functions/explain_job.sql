@@ -11,6 +11,7 @@
 create or replace function pgwake.explain_job(job_id bigint)
 returns text
 language plpgsql stable
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

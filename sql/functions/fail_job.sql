@@ -14,6 +14,7 @@ create or replace function pgwake.fail_job(
 )
 returns text
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

@@ -16,6 +16,7 @@ create or replace function pgwake.fire_schedule(
 )
 returns int
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -6,6 +6,7 @@
 create or replace function pgwake.force_complete_job(job_id bigint, reason text)
 returns void
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

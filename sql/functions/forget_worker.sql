@@ -3,6 +3,7 @@
 create or replace function pgwake.forget_worker(worker text)
 returns boolean
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

@@ -3,6 +3,7 @@
 create or replace function pgwake.get_job(job_id bigint)
 returns jsonb
 language plpgsql stable
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -34,6 +34,7 @@ returns table (
   notification_queue_usage double precision
 )
 language plpgsql stable
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off

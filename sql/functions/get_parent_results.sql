@@ -7,6 +7,7 @@
 create or replace function pgwake.get_parent_results(job_id bigint)
 returns table (parent_id bigint, kind text, status text, result jsonb)
 language plpgsql stable
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

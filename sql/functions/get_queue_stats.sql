@@ -37,6 +37,7 @@ returns table (
   is_estimate boolean
 )
 language sql stable
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select s.* from pgwake.sum_tallies(get_queue_stats.queue) as s

@@ -7,6 +7,7 @@
 create or replace function pgwake.lease_outcome(job_id bigint, lease_id uuid)
 returns text
 language sql stable
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select coalesce(

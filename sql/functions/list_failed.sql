@@ -26,6 +26,7 @@ returns table (
   last_job_id bigint
 )
 language sql stable
+security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
 as $$

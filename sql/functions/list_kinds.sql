@@ -23,6 +23,7 @@ returns table (
   live_worker_count bigint
 )
 language sql stable
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
   with live as (

@@ -32,6 +32,7 @@ returns table (
   updated_at timestamptz
 )
 language sql stable
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select s.name, s.cron, s.every, s.timezone, s.kind, s.queue, s.is_paused, s.next_at::timestamptz,

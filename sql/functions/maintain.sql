@@ -12,6 +12,7 @@
 create or replace function pgwake.maintain(step text default null)
 returns jsonb
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

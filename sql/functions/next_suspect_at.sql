@@ -4,6 +4,7 @@
 create or replace function pgwake.next_suspect_at(queues text[])
 returns timestamptz
 language plpgsql stable
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -8,6 +8,7 @@
 create or replace function pgwake.note_schedule_problem(name text, version text, problem text)
 returns boolean
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

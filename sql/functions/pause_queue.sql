@@ -12,6 +12,7 @@ create or replace function pgwake.pause_queue(
 )
 returns timestamptz
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

@@ -6,6 +6,7 @@
 create or replace function pgwake.pause_schedule(name text)
 returns boolean
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

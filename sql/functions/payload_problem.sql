@@ -37,7 +37,7 @@ begin
   end if;
   for v_hop in 1..8 loop
     exit when not v_schema ? '$ref';
-    v_schema := payload_problem.defs -> substring(v_schema ->> '$ref' from '^#/\$defs/(.+)$');
+    v_schema := payload_problem.defs -> substring(v_schema ->> '$ref' from '^#/[$]defs/(.+)$');
   end loop;
   if v_schema = 'false' then
     return array[v_field || ' is not allowed', 'Leave it out.'];

@@ -20,6 +20,7 @@ create or replace function pgwake.purge(
 )
 returns bigint
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set jit = off

@@ -10,6 +10,7 @@
 create or replace function pgwake.recount_jobs(max_bytes bigint default 67108864)
 returns int
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
 as $$

@@ -9,6 +9,7 @@
 create or replace function pgwake.release_worker_jobs(worker text)
 returns table (queue text, kind text, job_count bigint, failed_count bigint, cancelled_count bigint)
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -12,6 +12,7 @@ create or replace function pgwake.report_worker(
 )
 returns void
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column

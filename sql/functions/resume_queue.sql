@@ -3,6 +3,7 @@
 create or replace function pgwake.resume_queue(queue text default 'default')
 returns boolean
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

@@ -5,6 +5,7 @@
 create or replace function pgwake.resume_schedule(name text)
 returns boolean
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

@@ -33,6 +33,7 @@ returns table (
   outcome text
 )
 language sql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select r.*

@@ -10,6 +10,7 @@
 create or replace function pgwake.retry_job(job_id bigint)
 returns void
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -46,6 +46,7 @@ create or replace function pgwake.schedule(
 )
 returns boolean
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column

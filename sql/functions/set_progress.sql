@@ -7,6 +7,7 @@
 create or replace function pgwake.set_progress(job_id bigint, lease_id uuid, progress jsonb)
 returns text
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

@@ -7,6 +7,7 @@
 create or replace function pgwake.snooze_job(job_id bigint, lease_id uuid, delay interval)
 returns text
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

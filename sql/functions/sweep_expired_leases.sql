@@ -15,6 +15,7 @@
 create or replace function pgwake.sweep_expired_leases(max_jobs int default 1000)
 returns table (queue text, kind text, job_count bigint, failed_count bigint, cancelled_count bigint)
 language plpgsql volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -45,13 +45,11 @@ create or replace function pgwake.now()
 returns timestamptz
 language sql stable parallel safe
 as $$
-  select pg_catalog.now() + interval '{seconds:.6f} seconds'
-    + coalesce(nullif(current_setting('pgwake.clock_offset', true), ''), '0')::interval
+  select pg_catalog.now() + interval '{seconds:.6f} seconds' + pgwake.clock_offset()
 $$
 """
 _CLOCK_IS_AHEAD = """
-select pgwake.now() - pg_catalog.now()
-  - coalesce(nullif(current_setting('pgwake.clock_offset', true), ''), '0')::interval
+select pgwake.now() - pg_catalog.now() - pgwake.clock_offset()
 """
 _MOVE_SESSION_CLOCK = """
 select set_config('pgwake.clock_offset', (coalesce(

@@ -17,11 +17,15 @@ from pgwake.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError
 from pgwake.testing.databases import directory_in_memory
 from support import (
+    CHECKOUT,
     OWNER,
     Connect,
     Connection,
+    RoleUrl,
     create_installed_database,
     database_url,
+    make_logins,
+    psql,
 )
 
 TEMPLATE = "pgwake_template"
@@ -132,6 +136,16 @@ def _forget_prepared_transactions(
 def admin_url(server: EmbeddedServer, database: str) -> str:
     """The URL of the test's own database, as the superuser."""
     return database_url(server, database.rpartition("/")[2], role="postgres")
+
+
+@pytest.fixture
+def role_url(
+    server: EmbeddedServer, admin: psycopg.Connection, admin_url: str
+) -> RoleUrl:
+    """Ask for a URL of the test's database by one of LOGINS: roles.sql has been run."""
+    psql(server, admin_url, "-f", str(CHECKOUT / "sql" / "roles.sql"))
+    make_logins(admin)
+    return lambda login: database_url(server, admin_url.rpartition("/")[2], login)
 
 
 @pytest.fixture

@@ -17,6 +17,17 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 OWNER = "pgwake_owner"
 OWNER_PASSWORD = "owner"  # noqa: S105, for a server that lives as long as the tests
 
+# Roles that log in, by what each is a member of; app_stranger only sees the schema.
+LOGINS = {
+    "app_producer": "pgwake_producer",
+    "app_worker": "pgwake_worker",
+    "app_admin": "pgwake_admin",
+    "app_stranger": None,
+    "app_nobody": None,
+}
+LOGIN_PASSWORD = "app"  # noqa: S105, as the owner's
+
+RoleUrl: TypeAlias = Callable[[str], str]
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
@@ -40,12 +51,22 @@ async def wait_for(
 
 
 def database_url(server: EmbeddedServer, name: str, role: str = OWNER) -> str:
-    """Return the URL of a database for its owner, or for the role postgres."""
+    """Return the URL of a database for its owner, the role postgres or a login."""
     parts = urlsplit(server.url)._replace(path=f"/{name}")
-    if role == OWNER:
-        netloc = f"{OWNER}:{OWNER_PASSWORD}@127.0.0.1:{server.port}"
+    if role != "postgres":
+        password = OWNER_PASSWORD if role == OWNER else LOGIN_PASSWORD
+        netloc = f"{role}:{password}@127.0.0.1:{server.port}"
         parts = parts._replace(netloc=netloc)
     return parts.geturl()
+
+
+def make_logins(admin: psycopg.Connection) -> None:
+    """Create the roles of LOGINS where they are missing; pgwake's have to be there."""
+    for login, role in LOGINS.items():
+        if admin.execute("select to_regrole(%s)", [login]).fetchone() == (None,):
+            admin.execute(f"create role {login} login password '{LOGIN_PASSWORD}'")
+            if role is not None:
+                admin.execute(f"grant {role} to {login}")
 
 
 def psql(server: EmbeddedServer, url: str, *arguments: str) -> str:

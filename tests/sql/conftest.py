@@ -1,12 +1,15 @@
 """Connections that speak JSON, for the tests of sql/."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
-from support import Connect, Connection
+from sql.life import Login, Session
+from support import Connect, Connection, RoleUrl
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -28,3 +31,19 @@ async def connect(connect: Connect) -> Connect:
         return connection
 
     return connect_with_json
+
+
+@pytest.fixture
+def session(role_url: RoleUrl, admin_url: str) -> Iterator[Login]:
+    """Open a session by one of LOGINS; app_stranger sees the schema, no more."""
+    opened: list[Session] = []
+
+    def connect(login: str) -> Session:
+        opened.append(psycopg.connect(role_url(login), autocommit=True))
+        return opened[-1]
+
+    with psycopg.connect(admin_url, autocommit=True) as admin:
+        admin.execute("grant usage on schema pgwake to app_stranger")
+    yield connect
+    for connection in opened:
+        connection.close()

@@ -14,7 +14,9 @@ as $$
       coalesce(p.prepared, a.xact_start) as at
     from pg_locks as l
     left join pg_stat_activity as a on a.pid = l.pid
-    left join pg_prepared_xacts as p on l.virtualtransaction = '-1/' || p.transaction
+    left join pg_locks as x on l.pid is null and x.pid is null and x.locktype = 'transactionid'
+      and x.virtualtransaction = l.virtualtransaction
+    left join pg_prepared_xacts as p on p.transaction = x.transactionid
     where l.locktype = 'relation' and l.granted and l.pid is distinct from pg_backend_pid()
       and l.database = (select d.oid from pg_database as d where d.datname = current_database())
       and l.relation = any (say_holders.tables)

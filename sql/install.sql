@@ -3,22 +3,50 @@
 --
 --   psql -v ON_ERROR_STOP=1 -d mydatabase -f sql/install.sql
 --
--- Needs a role that may create a schema in the database; no superuser, no extension.
--- Grants nothing.
+-- Needs a role that may create a schema in the database, or is a member of the one that
+-- owns schema pgwake; no superuser, no extension. Grants nothing.
+--
+-- What is missing is made first, then the functions. What locks a table that is in use
+-- comes last, so that the lock is held until the commit and no longer: see migrations/.
 \set ON_ERROR_STOP on
-begin;
+begin isolation level read committed read write;
 
+-- Not what a role or a database sets for others.
 set local client_min_messages = warning;
 set local search_path = pg_catalog, pg_temp;
+set local standard_conforming_strings = on;
+set local check_function_bodies = on;
+set local statement_timeout = 0;
+set local idle_in_transaction_session_timeout = 0;
+do $timeout$
+begin
+  if current_setting('transaction_timeout', true) is not null then  -- from PostgreSQL 17 on
+    set local transaction_timeout = 0;
+  end if;
+end
+$timeout$;
 
 -- "if not exists" is not safe against another installer at the same instant, so they
--- take turns.
-set local lock_timeout = '2min';
-do $lock$ begin perform pg_advisory_xact_lock(1885828971, 0); end $lock$;
-set local lock_timeout = '10s';  -- rather give up than let the queue's users wait behind us
+-- take turns. Each may wait for its tables as long as pgwake.lock_patience says.
+do $lock$
+declare
+  v_patience interval := coalesce(nullif(current_setting('pgwake.lock_patience', true), ''), '1 minute');
+begin
+  perform set_config('lock_timeout', ceil(2000 * extract(epoch from v_patience)) || 'ms', true);
+  perform pg_advisory_xact_lock(1885828971, 0);
+exception when lock_not_available then
+  raise exception using
+    errcode = 'lock_not_available',
+    message = 'another installation of pgwake goes on in this database',
+    hint = 'Run it again when that has ended: nothing has been changed.';
+end
+$lock$;
+-- No table of the queue's users is waited for until the migrations: only vacuum and its like.
+set local lock_timeout = '10s';
 
 \ir schema.sql
 \ir functions/raise_invalid.sql
+\ir functions/lock_tables.sql
 \ir functions/retry_delay.sql
 \ir functions/finished_slot.sql
 \ir functions/append_error.sql
@@ -130,6 +158,7 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/note_schedule_problem.sql
 \ir functions/say_time.sql
 \ir functions/say_name.sql
+\ir functions/say_holders.sql
 \ir functions/say_jobs.sql
 \ir functions/explain_key.sql
 \ir functions/explain_parents.sql
@@ -143,5 +172,10 @@ set local lock_timeout = '10s';  -- rather give up than let the queue's users wa
 \ir functions/explain_attempts.sql
 \ir functions/explain_job.sql
 \ir triggers.sql
+
+-- Whatever else they wait for keeps the queue's users waiting: rather fail.
+set local lock_timeout = '200ms';
+\ir migrations/2.sql
+\ir version_row.sql
 
 commit;

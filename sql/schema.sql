@@ -57,19 +57,34 @@
 -- Errors   PW001 no such job         PW002 lease lost          PW003 invalid argument
 --          PW004 schema mismatch     PW005 duplicate unique key
 
-create schema if not exists pgwake;
-
--- As its owner, so that a superuser's upgrade leaves no function that runs as a superuser.
-do $owner$
+-- All is made by the schema's owner, whichever of its members, or superuser, runs this.
+do $schema$
 declare
-  v_owner text := (select n.nspowner::regrole from pg_namespace as n where n.nspname = 'pgwake');
+  v_owner name;
 begin
-  if v_owner <> current_user::regrole::text then
-    execute 'set local role ' || v_owner;
+  select r.rolname into v_owner
+  from pg_namespace as n join pg_roles as r on r.oid = n.nspowner
+  where n.nspname = 'pgwake';
+  if not found then
+    if not has_database_privilege(current_database(), 'create') then
+      raise exception using
+        errcode = 'insufficient_privilege',
+        message = format('role %I may not create a schema in database %I', current_user, current_database()),
+        hint = format('Run it as another role, or let this one: grant create on database %I to %I',
+                      current_database(), current_user);
+    end if;
+    create schema pgwake;
+  elsif v_owner <> current_user then
+    if not pg_has_role(v_owner, 'member') then
+      raise exception using
+        errcode = 'insufficient_privilege',
+        message = format('schema pgwake belongs to role %I, and role %I is no member of it', v_owner, current_user),
+        hint = format('Run it as %1$I, or let this role: grant %1$I to %2$I', v_owner, current_user);
+    end if;
+    perform set_config('role', v_owner, true);
   end if;
 end
-$owner$;
-
+$schema$;
 comment on schema pgwake is 'A job queue: insert into pgwake.jobs, see comments on its functions.';
 
 create table if not exists pgwake.schema_version (
@@ -86,9 +101,6 @@ create table if not exists pgwake.schema_version (
 \ir version.sql
 \ir functions/database_identity.sql
 
--- What an older version has otherwise. A table or an index that it lacks is made by what follows.
-\ir migrations/2.sql
-
 create table if not exists pgwake.installation (
   singleton    boolean not null default true,
   width        int     not null default 1,  -- days a leaf of the ring is filled for
@@ -100,7 +112,14 @@ create table if not exists pgwake.installation (
   constraint installation_width_is_1_to_366_days check (width between 1 and 366),
   constraint installation_environment_is_1_to_128_bytes check (octet_length(environment) between 1 and 128)
 );
-insert into pgwake.installation (identity) values (pgwake.database_identity()) on conflict do nothing;
+-- Inside a block: an older version's table has yet to get the column.
+do $installation$
+begin
+  if not exists (select from pgwake.installation) then
+    insert into pgwake.installation (identity) values (pgwake.database_identity());
+  end if;
+end
+$installation$;
 
 create table if not exists pgwake.queues (
   name                 text collate "C" not null,

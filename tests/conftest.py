@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="wheel|debian|DIR",
         help="the PostgreSQL to test on: the wheel's, Debian's, or a bin folder's",
     )
+    parser.addoption("--upgrade-rounds", type=int, default=2)
     parser.addoption("--steps", type=int, default=2000, help="of test_lifecycle.py")
 
 

@@ -1,9 +1,11 @@
--- Which database it is, so that a copy of it is told from it.
+-- Which database it is, so that a copy of it is told from it; and which workers a schema
+-- serves.
 do $migration$
 begin
   if current_setting('pgwake.installed_version')::int not between 1 and 1 then
     return;
   end if;
+  perform pgwake.lock_tables('pgwake.installation', 'pgwake.schema_version');
 
   alter table pgwake.installation
     add column identity text collate "C",
@@ -11,5 +13,8 @@ begin
     add constraint installation_environment_is_1_to_128_bytes
       check (octet_length(environment) between 1 and 128);
   update pgwake.installation set identity = pgwake.database_identity();
+
+  alter table pgwake.schema_version add column serves_from int not null default 1;
+  alter table pgwake.schema_version alter column serves_from drop default;
 end
 $migration$;

@@ -197,7 +197,7 @@ INTERNAL |= {"payload_problem", "type_problem"}
 INTERNAL |= {"cron_problem"}
 INTERNAL |= {"free_children", "note_children", "send_webhooks"}
 INTERNAL |= {"count_crashed", "oldest_snapshot_at"}
-INTERNAL |= {"clock_offset", "database_identity"}
+INTERNAL |= {"clock_offset", "database_identity", "lock_tables", "say_holders"}
 INTERNAL |= {"explain_parents", "look_at_children", "open_children"}
 
 CLAIMED_JOB = [

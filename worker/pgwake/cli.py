@@ -63,8 +63,16 @@ def init(database_url: Url = None) -> None:
     """Install the schema, or bring it up to date. Safe to run again, at any time."""
     settings = Settings.load(database_url=database_url)
     before, after = asyncio.run(install.install(settings.dsn))
-    done = "is installed" if before is None else f"was at {before}, and is installed"
-    print(f"pgwake schema {after} {done}")
+    print(f"pgwake schema {after} is installed{_told(before, after)}")
+
+
+def _told(before: int | None, after: int) -> str:
+    if before is None:
+        return ""
+    if before == after:
+        return ", as before"
+    done = ", ".join(map(str, range(before + 1, after + 1)))
+    return f": it was {before}, migrated by {done}"
 
 
 @app.command()

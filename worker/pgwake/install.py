@@ -1,10 +1,18 @@
 """Installs the schema without psql: reads sql/install.sql the way psql does."""
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 
-from pgwake.connection import connect
-from pgwake.queue import SCHEMA_VERSION, Schema, installed_schema
+import asyncpg
+
+from pgwake.connection import backoff, connect
+from pgwake.queue import SCHEMA_VERSION, Schema, installed_schema, run_installer
+
+_PASSING = ("40001", "40P01", "55P03")  # serialization, deadlock, lock not available
+_LEAST_SECONDS = 3.0  # to try again in
 
 
 def sql_directory() -> Path:
@@ -13,9 +21,9 @@ def sql_directory() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
 
 
-def install_script() -> str:
+def install_script(directory: Path | None = None) -> str:
     """Return install.sql with its includes in place, as one script."""
-    return "".join(_lines(sql_directory() / "install.sql"))
+    return "".join(_lines((directory or sql_directory()) / "install.sql"))
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -47,17 +55,39 @@ def schema_problem(schema: Schema | None) -> str | None:
 async def install(dsn: str, timeout: float = 60.0) -> tuple[int | None, int]:  # noqa: ASYNC109
     """Install the schema, or bring it up to date; the versions before and after.
 
+    Nothing is changed unless all is. What passes is tried again until the deadline: a
+    table that somebody holds, another installer.
+
     Args:
-        dsn: The database's URL; its role must be allowed to create a schema.
+        dsn: The database's URL; its role must be allowed to create a schema, or be a
+            member of the one that owns schema pgwake.
         timeout: Deadline in seconds.
 
     Raises:
-        asyncpg.PostgresError: PW004 for a newer schema, 42501 for lack of rights.
+        asyncpg.PostgresError: PW004 for a newer schema, 42501 for lack of rights, 55P03
+            if a table could not be locked; the hint says what to do.
     """
-    connection = await connect(dsn, "pgwake:init", timeout)
+    give_up_at = monotonic() + timeout
+    while True:
+        left = give_up_at - monotonic()
+        try:
+            return await _install(dsn, left)
+        except asyncpg.PostgresError as error:
+            left = give_up_at - monotonic()
+            if error.sqlstate not in _PASSING or left < _LEAST_SECONDS:
+                raise
+            await asyncio.sleep(backoff(1))
+
+
+async def _install(dsn: str, seconds: float) -> tuple[int | None, int]:
+    connection = await connect(dsn, "pgwake:init", seconds)
     try:
-        before = await installed_schema(connection)
-        await connection.execute(install_script())
+        before = None
+        with suppress(asyncpg.InsufficientPrivilegeError):  # the script says who may
+            before = await installed_schema(connection)
+        # A third for the tables; another installer's turn is waited for twice as long.
+        async with asyncio.timeout(seconds + 5):  # if the server is gone
+            await run_installer(connection, install_script(), patience=seconds / 3)
         after = await installed_schema(connection)
     finally:
         connection.terminate()

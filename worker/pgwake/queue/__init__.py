@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -127,6 +128,8 @@ _SCHEMA_VERSION = """
 select v.version, coalesce((to_jsonb(v) ->> 'serves_from')::int, v.version)
 from pgwake.schema_version as v
 """
+_STANDARD_STRINGS = "set standard_conforming_strings = on"  # when a script is parsed
+_PATIENCE = "set local pgwake.lock_patience = '{}ms';"  # begins the script's transaction
 _IS_READ_ONLY = """
 select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean
 """
@@ -638,6 +641,14 @@ async def installed_schema(connection: Connection) -> Schema | None:
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
         return None
     return Schema(*row) if row else None
+
+
+async def run_installer(
+    connection: Connection, script: str, *, patience: float
+) -> None:
+    """Run install.sql, which waits for its tables for so many seconds."""
+    await connection.execute(_STANDARD_STRINGS)
+    await connection.execute(_PATIENCE.format(ceil(patience * 1000)) + script)
 
 
 async def is_read_only(connection: Connection) -> bool:

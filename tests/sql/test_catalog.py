@@ -7,6 +7,7 @@ from support import CHECKOUT, Connection
 FUNCTIONS = CHECKOUT / "sql" / "functions"
 
 SIGNATURES = {
+    "adopt": ("INOUT environment text, guard boolean, OUT identity text -> record"),
     "apply_retention": "max_rows integer -> integer",
     "cancel_job": "job_id bigint -> text",
     "cancel_jobs": (
@@ -59,6 +60,10 @@ SIGNATURES = {
     "force_complete_job": "job_id bigint, reason text -> void",
     "force_fail_job": "job_id bigint, reason text -> void",
     "forget_worker": "worker text -> boolean",
+    "get_adoption": (
+        "OUT identity text, OUT present_identity text, OUT is_copy boolean, OUT"
+        " environment text -> record"
+    ),
     "get_job": "job_id bigint -> jsonb",
     "get_metrics": (
         "-> TABLE(queue text, pending_count bigint, scheduled_count bigint,"
@@ -195,7 +200,7 @@ INTERNAL |= {"payload_problem", "type_problem"}
 INTERNAL |= {"cron_problem"}
 INTERNAL |= {"free_children", "note_children", "send_webhooks"}
 INTERNAL |= {"count_crashed", "oldest_snapshot_at"}
-INTERNAL |= {"database_identity"}
+INTERNAL |= {"check_adopted", "database_identity", "is_adopted"}
 INTERNAL |= {"explain_parents", "look_at_children", "open_children"}
 
 CLAIMED_JOB = [
@@ -304,7 +309,7 @@ async def test_no_function_lets_a_forbidden_scan_look_dear_enough_to_compile(
 
 async def test_every_function_runs_as_its_caller(connection: Connection) -> None:
     query = f"select proname from pg_proc where {OWN} and prosecdef"
-    assert await names(connection, query) == []
+    assert sorted(await names(connection, query)) == ["adopt", "get_adoption"]
 
 
 async def test_nobody_may_do_anything_without_a_grant(connection: Connection) -> None:

@@ -87,6 +87,10 @@ set local lock_timeout = '10s';
 \ir functions/check_cursor.sql
 \ir functions/session_cursors.sql
 \ir functions/refuse_claim.sql
+\ir functions/get_adoption.sql
+\ir functions/is_adopted.sql
+\ir functions/check_adopted.sql
+\ir functions/adopt.sql
 \ir functions/next_place.sql
 \ir functions/look_cost.sql
 \ir functions/open_keys.sql

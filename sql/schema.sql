@@ -55,7 +55,7 @@
 --          session-level, with keys of 64 bits: bell_key(queue), and the next.
 --
 -- Errors   PW001 no such job         PW002 lease lost          PW003 invalid argument
---          PW004 schema mismatch     PW005 duplicate unique key
+--          PW004 schema mismatch     PW005 duplicate unique key     PW006 the database is a copy, not adopted
 
 -- All is made by the schema's owner, whichever of its members, or superuser, runs this.
 do $schema$

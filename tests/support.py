@@ -91,4 +91,5 @@ def create_installed_database(server: EmbeddedServer, name: str) -> str:
         admin.execute(f"create database {name} owner {OWNER}")
     url = database_url(server, name)
     psql(server, url, "-f", str(CHECKOUT / "sql" / "install.sql"))
+    psql(server, url, "-c", "select pgwake.adopt(guard => false)")  # it is cloned
     return url

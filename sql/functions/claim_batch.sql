@@ -32,11 +32,11 @@
 -- their run_at, or given back. New jobs, and those of other priorities, it finds at
 -- once. A cursor can't be wrong for longer than that minute. Looks have the same.
 --
--- Raises PW003. Locks the jobs it takes (and one that had to make room for one that
--- crashed), skips locked ones. Steps through the lanes in use, since one scan over all
--- priorities wades through everything that is scheduled for later at a higher one.
--- Rides jobs_claim_idx, then jobs_live_pkey; for the policy queues_pkey, kinds_claim_idx
--- and looks_due_idx.
+-- Raises PW003, and PW006 in a copy of the database: see adopt. Locks the jobs it takes
+-- (and one that had to make room for one that crashed), skips locked ones. Steps through
+-- the lanes in use, since one scan over all priorities wades through everything that is
+-- scheduled for later at a higher one. Rides jobs_claim_idx, then jobs_live_pkey; for the
+-- policy queues_pkey, kinds_claim_idx and looks_due_idx.
 create or replace function pgwake.claim_batch(
   queue text,
   count int,
@@ -115,6 +115,9 @@ begin
       and (claim_batch.lease between interval '1 second' and interval '1 day') is not false) is not true
   then
     perform pgwake.refuse_claim(claim_batch.queue, claim_batch.count, claim_batch.worker, claim_batch.lease);
+  end if;
+  if current_setting('pgwake.adopted', true) is distinct from pg_backend_pid()::text then
+    perform pgwake.check_adopted();  -- once a session
   end if;
   if claim_batch.cursor is not null then
     perform pgwake.check_cursor(claim_batch.cursor);

@@ -4,7 +4,7 @@
 -- For consumers in any language. Each job must be ended by complete_job, fail_job,
 -- snooze_job or release_jobs with its id and lease_id before lease_expires_at, or the
 -- lease kept up by extend_leases. Arguments as in claim_batch; jobs with two crashes or
--- more are left to claim_next_job. Raises PW003.
+-- more are left to claim_next_job. Raises PW003, and PW006 in a copy: see adopt.
 --
 -- The cursor of claim_batch, while there is one, is kept in the session setting
 -- pgwake.cursor; a pool that resets its sessions loses it, and what it is good for.

@@ -13,6 +13,8 @@
 -- Ticks of every are since, since + every, ...; those of cron are the reader's to
 -- compute. A schedule with a problem is left in peace for a minute.
 --
+-- In a copy of the database that nobody has adopted there are none: see adopt.
+--
 -- No lock says who fires: one held while ticks are computed would be held by a stopped
 -- process too. Reads all schedules, and writes nothing.
 create or replace function pgwake.due_schedules()
@@ -54,7 +56,7 @@ as $$
     select greatest(least(s.updated_at, c.now), l.last_at + interval '1 microsecond') as base,
       date_trunc('second', coalesce(s.starts_at, l.last_at, least(s.created_at, c.now))) as anchor
   ) as b
-  where not s.is_paused and (
+  where (select pgwake.is_adopted()) and not s.is_paused and (
       s.next_at is null or s.next_at <= case when s.may_overlap then c.until else c.now end or s.last_at > c.far)
     and (s.problem_at between c.now - interval '1 minute' and c.now) is not true
   order by s.next_at, s.name

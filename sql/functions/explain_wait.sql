@@ -12,6 +12,10 @@ declare
   v_lines text[] := '{}';
 begin
   select k.* into v_kind from pgwake.kinds as k where k.name = job.kind;
+  if (select a.is_copy from pgwake.get_adoption() as a) then
+    v_lines := v_lines || 'This database is a copy, in which nothing is claimed until somebody calls '
+      'pgwake.adopt().'::text;
+  end if;
   if job.run_at > v_now then
     v_lines := v_lines || format('It is not due until %s.', pgwake.say_time(job.run_at));
   end if;

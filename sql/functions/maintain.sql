@@ -8,7 +8,9 @@
 --
 -- Returns an object: the step's name with how many jobs or rows it handled, and
 -- crashed, a list of [queue, kind, count, of them failed, of them cancelled], if the
--- sweep found any. A skipped step is not in it. Raises PW003 for an unknown step.
+-- sweep found any. A skipped step is not in it. In a copy of the database that nobody
+-- has adopted all are skipped, so that it stays as it was: see adopt. Raises PW003 for an
+-- unknown step.
 create or replace function pgwake.maintain(step text default null)
 returns jsonb
 language plpgsql volatile
@@ -25,6 +27,9 @@ begin
   if maintain.step <> all (v_steps) then
     perform pgwake.raise_invalid(
       format('step is %L', maintain.step), 'Use sweep, fold, retention, analyze, recount, keys or children.');
+  end if;
+  if not pgwake.is_adopted() then
+    return v_done;
   end if;
   foreach v_step in array
     case when maintain.step is null then v_steps[1:2] else array[maintain.step] end

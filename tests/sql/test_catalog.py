@@ -9,6 +9,7 @@ from support import CHECKOUT, Connection
 FUNCTIONS = CHECKOUT / "sql" / "functions"
 
 SIGNATURES = {
+    "adopt": ("INOUT environment text, guard boolean, OUT identity text -> record"),
     "apply_retention": "max_rows integer -> integer",
     "cancel_job": "job_id bigint -> text",
     "cancel_jobs": (
@@ -61,6 +62,10 @@ SIGNATURES = {
     "force_complete_job": "job_id bigint, reason text -> void",
     "force_fail_job": "job_id bigint, reason text -> void",
     "forget_worker": "worker text -> boolean",
+    "get_adoption": (
+        "OUT identity text, OUT present_identity text, OUT is_copy boolean, OUT"
+        " environment text -> record"
+    ),
     "get_job": "job_id bigint -> jsonb",
     "get_metrics": (
         "-> TABLE(queue text, pending_count bigint, scheduled_count bigint,"
@@ -197,7 +202,8 @@ INTERNAL |= {"payload_problem", "type_problem"}
 INTERNAL |= {"cron_problem"}
 INTERNAL |= {"free_children", "note_children", "send_webhooks"}
 INTERNAL |= {"count_crashed", "oldest_snapshot_at"}
-INTERNAL |= {"clock_offset", "database_identity", "lock_tables", "say_holders"}
+INTERNAL |= {"check_adopted", "clock_offset", "database_identity", "is_adopted"}
+INTERNAL |= {"lock_tables", "say_holders"}
 INTERNAL |= {"explain_parents", "look_at_children", "open_children"}
 
 CLAIMED_JOB = [

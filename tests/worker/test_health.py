@@ -28,7 +28,8 @@ async def _never(*_: object) -> None:
 def _patience_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgwake.pulse.SILENT_SECONDS", 3.0)
     monkeypatch.setattr("pgwake.http.health.DATABASE_SECONDS", 2.0)
-    monkeypatch.setattr("pgwake.upkeep.REPORT_SECONDS", 0.2)
+    monkeypatch.setattr("pgwake.gate.OPEN_SECONDS", 0.2)
+    monkeypatch.setattr("pgwake.gate.SHUT_SECONDS", 0.2)
     monkeypatch.setattr("pgwake.worker.FLUSH_DEADLINE", 0.5)
 
 

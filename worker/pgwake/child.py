@@ -29,6 +29,7 @@ class Child:
         queues: The queues it works on, once it has told.
         is_quarantine: Whether it works on suspects only.
         is_beating: Whether it has begun to work: its lifeline gives the beat.
+        is_waiting: Whether the database does not fit it.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Child:
         self.pid = process.pid
         self.queues: tuple[str, ...] = ()
         self.is_beating = False
+        self.is_waiting = True
         self.is_quarantine = False
 
     @classmethod
@@ -79,7 +81,10 @@ class Child:
         return True
 
     def _read_beats(self) -> None:
-        """Read what it tells: a line with its queues, then a dot for each beat."""
+        """Read what it tells: a line with its queues, then a dot for each beat.
+
+        A dash for a beat while the database does not fit.
+        """
         try:
             data = os.read(self._beats, 4096)
         except BlockingIOError:
@@ -94,7 +99,9 @@ class Child:
             if not newline:
                 return
             self.queues = tuple(json.loads(line)["queues"])
-        self.is_beating = self.is_beating or bool(data)
+        if data:
+            self.is_waiting = data.endswith(b"-")
+        self.is_beating = self.is_beating or b"." in data
 
     def tell_crashed(self, jobs: Sequence[tuple[Crashed, bool]]) -> bool:
         """Have it count jobs, as Metrics.crashed does; whether it heard."""
@@ -113,8 +120,8 @@ class Child:
             while not ended.done():
                 looked_at = monotonic()
                 silent = looked_at - self._beat_at
-                # Before the first beat it imports the user's modules and waits for the
-                # database, which may take long.
+                # Before the first beat it imports the user's modules, which may take
+                # long.
                 if silent > (stall_seconds if self.is_beating else START_SECONDS):
                     log.error(
                         "process silent, killed", pid=self.pid, seconds=round(silent)

@@ -143,7 +143,7 @@ class Claimer:
         try:
             self.pulse.rest()
             async with self._gate:
-                return await self._claim(count)
+                return None if self._stopping else await self._claim(count)
         finally:
             slow.cancel()
             self.pulse.beat()

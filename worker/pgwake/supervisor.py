@@ -164,7 +164,12 @@ class Supervisor:
                 await pause(self._changed, min(wait, seconds or wait))
 
     async def _seconds_to_suspect(self) -> float | None:
-        """Ask the database; None if none is known, or it does not answer in time."""
+        """Ask the database; None if none is known, or it does not answer in time.
+
+        Nor is it asked while it does not fit: a quarantine could claim nothing.
+        """
+        if all(child.is_waiting for child in self._children):
+            return None
         queues = self._queues.union(*(child.queues for child in self._children))
         question = asyncio.ensure_future(
             self._session.call(lambda c: queue.seconds_to_suspect(c, sorted(queues)))

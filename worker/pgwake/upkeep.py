@@ -32,6 +32,7 @@ STEPS = {
     "recount": 3600.0,
 }
 SCHEDULE_SECONDS = 1.0
+MISFIT_SECONDS = 1.0
 REPORT_SECONDS = 10.0
 
 
@@ -40,7 +41,7 @@ class Upkeep:
 
     Args:
         session: A session of its own.
-        health: Where it is noted that the database answers, and has our schema.
+        health: Where it is noted whether the database fits: without that it rests.
         metrics: Where crashes and ticks are counted.
         sampler: What it asks for the gauges.
         presence: What the worker reports of itself.
@@ -86,6 +87,9 @@ class Upkeep:
             self.pulse.beat()
             step = min(due, key=lambda name: due[name])
             await asyncio.sleep(max(due[step] - monotonic(), 0))
+            if self._health.misfit is not None:
+                await asyncio.sleep(MISFIT_SECONDS)
+                continue
             try:
                 if await self._do(step):
                     self._metrics.upkeep_succeeded.note((step,))
@@ -99,7 +103,6 @@ class Upkeep:
     async def _do(self, step: str) -> bool:
         """Do a step; whether it has been done, and not left to somebody else."""
         if step == "report":
-            self._health.schema = await self._session.call(queue.installed_schema)
             await self._session.call(self._presence.report)
         elif step == "sample":
             return await self._session.call(self._sampler.sample)

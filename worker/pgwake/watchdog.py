@@ -87,7 +87,7 @@ class Watchdog:
         """Give the supervisor the beat, whatever else happens."""
         while True:
             with suppress(BrokenPipeError, BlockingIOError):
-                os.write(fd, b".")
+                os.write(fd, b"." if self._health.misfit is None else b"-")
             await asyncio.sleep(BEAT_SECONDS)
 
     def expect_stop(self, seconds: float) -> None:

@@ -11,13 +11,13 @@ import structlog
 from pgwake import names, queue
 from pgwake.connection import Connection, Session, describe
 from pgwake.errors import ConfigurationError
+from pgwake.gate import Gate
 from pgwake.http.application import application
 from pgwake.http.desk import Desk
 from pgwake.http.events import Hub
 from pgwake.http.health import Health
 from pgwake.http.pool import Pool
 from pgwake.http.server import bind, serve
-from pgwake.install import schema_problem
 from pgwake.metrics import Metrics
 from pgwake.pulse import Pulse
 from pgwake.sampler import SAMPLE_SECONDS, Sampler
@@ -53,6 +53,9 @@ class Web:
         )
         self._sampler = Sampler(self._metrics)
         self._stopping = asyncio.Event()
+        self._gate = Gate(
+            self._session, self._health, settings.environment, self._stopping
+        )
 
     def stop(self) -> None:
         """End run()."""
@@ -108,8 +111,8 @@ class Web:
         while True:
             self._pulse.beat()
             await self._ask(self._check)
-            has_schema = schema_problem(self._health.schema) is None
-            if has_schema and monotonic() >= sample_at:
+            await self._gate.look()
+            if self._health.misfit is None and monotonic() >= sample_at:
                 await self._ask(self._sample)
                 seconds = max(SAMPLE_SECONDS, self._sampler.seconds)
                 sample_at = monotonic() + seconds * random.uniform(0.9, 1.1)  # noqa: S311
@@ -127,8 +130,3 @@ class Web:
 
     async def _check(self, connection: Connection) -> None:
         self._health.is_read_only = await queue.is_read_only(connection)
-        schema = await queue.installed_schema(connection)
-        problem = schema_problem(schema)
-        if problem and schema != self._health.schema:
-            log.error("schema does not fit", problem=problem)
-        self._health.schema = schema

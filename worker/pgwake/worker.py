@@ -19,8 +19,8 @@ from pgwake.defaults import worker_default
 from pgwake.errors import ConfigurationError
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
+from pgwake.gate import Gate
 from pgwake.http.health import Health
-from pgwake.install import schema_problem
 from pgwake.job import Job
 from pgwake.joblog import JobLog
 from pgwake.jsontext import dumps
@@ -58,6 +58,8 @@ class Worker:
     It then has no supervisor: nobody gives its jobs back at once when it dies (their
     leases run out instead), kills it when it is stuck, or ends it over a handler that
     can't be stopped. Jobs that crashed twice run only while it has nothing else to do.
+    And one that starts on a database that does not fit raises, so that the application
+    hears of it; under the supervisor it waits. While they work both wait: see Gate.
 
     Args:
         settings: What to work on.
@@ -121,7 +123,8 @@ class Worker:
 
         Raises:
             ConfigurationError: No handlers, one that its process would not find, no
-                database URL, no schema or another version's, or the HTTP port is taken.
+                database URL, or the HTTP port is taken. Without a supervisor also: the
+                database does not fit when it starts, see Gate.
         """
         if not self.registry.kinds:
             raise ConfigurationError(
@@ -135,10 +138,8 @@ class Worker:
 
         claims, ends, chores = session("claims"), session("ends"), session("upkeep")
         try:
-            if await self._may_start(chores):
-                await self._declare(chores)
-                async with worker_default(settings.dsn):
-                    await self._work(claims, ends, chores)
+            async with worker_default(settings.dsn):
+                await self._work(claims, ends, chores)
         finally:
             for opened in (claims, ends, chores):
                 opened.close()
@@ -150,7 +151,7 @@ class Worker:
         reports = Reports(ends)
         health = Health(claims, ends, chores)
         finisher = Finisher(ends, holdings, self.metrics, job_log, reports)
-        gate = asyncio.Lock()
+        gate = Gate(chores, health, settings.environment, self._stopping)
         claimers = [
             Claimer(
                 Feed(name, 1 if self._suspects else slots),
@@ -160,13 +161,13 @@ class Worker:
                 poll_interval=settings.poll_interval,
                 holdings=holdings,
                 metrics=self.metrics,
-                gate=gate,
+                gate=gate.lock,
                 wish=lambda *wish: lifeline.wish(*wish),  # noqa: PLW0108, it is made later
             )
             for name, slots in self.queues.items()
         ]
         quarantine = Quarantine(
-            claimers, chores, gate=gate, poll_interval=settings.poll_interval
+            claimers, chores, gate=gate.lock, poll_interval=settings.poll_interval
         )
         feeds = [claimer.feed for claimer in claimers]
         self._show_slots(feeds)
@@ -230,6 +231,9 @@ class Worker:
         )
         try:
             await lifeline.start()
+            if not await self._may_start(gate):
+                return
+            await self._declare(chores)
             log.info(
                 "worker started",
                 queues=",".join(f"{feed.queue}:{feed.slots}" for feed in feeds),
@@ -245,6 +249,7 @@ class Worker:
                 for feed in feeds:
                     runner.open(feed)
                 async with anyio.create_task_group() as claiming:
+                    claiming.start_soon(gate.run)
                     if self._suspects:
                         claiming.start_soon(self._quarantine_only, quarantine)
                     else:
@@ -313,22 +318,17 @@ class Worker:
                 lambda feed=feed: feed.busy  # type: ignore[misc]
             )
 
-    async def _may_start(self, session: Session) -> bool:
-        """Wait until the database answers; whether that was before the stop."""
-        check = asyncio.create_task(self._check_schema(session))
+    async def _may_start(self, gate: Gate) -> bool:
+        """Wait until the database fits; whether that was before the stop."""
+        check = asyncio.create_task(gate.wait() if self._supervised else gate.check())
         stopped = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({check, stopped}, return_when="FIRST_COMPLETED")
             if check.done():
                 check.result()
-            return check.done()
+            return not self._stopping.is_set()
         finally:
             await _end(check, stopped)
-
-    async def _check_schema(self, session: Session) -> None:
-        schema = await session.call(queue.installed_schema, is_first=True)
-        if problem := schema_problem(schema):
-            raise ConfigurationError(problem)
 
     async def _declare(self, session: Session) -> None:
         """Say what the kinds' policy is; without that, what held before holds."""

@@ -3,13 +3,12 @@
 from time import monotonic
 
 from pgwake.connection import Session
-from pgwake.install import schema_problem
 from pgwake.pulse import Pulse
-from pgwake.queue import SCHEMA_VERSION, Schema
 
 MAIN_LAG_SECONDS = 10.0
 DATABASE_SECONDS = 15.0
 _READ_ONLY = "25006"
+_SILENT = "the database does not answer"
 
 
 class Health:
@@ -21,7 +20,8 @@ class Health:
     Attributes:
         main_lag: How late the main loop answered the lifeline, in seconds.
         is_draining: Whether the worker has been told to stop.
-        schema: What was installed when it was asked last; None: nothing.
+        misfit: Why the database can't be worked with, as it was when it was looked
+            at last, and what to do; None: it can.
         is_read_only: Whether the database said so, where it was asked.
         pulses: The loops that have to go round.
     """
@@ -29,7 +29,7 @@ class Health:
     def __init__(self, *sessions: Session) -> None:
         self.main_lag = 0.0
         self.is_draining = False
-        self.schema: Schema | None = Schema(SCHEMA_VERSION, SCHEMA_VERSION)
+        self.misfit: str | None = _SILENT  # until the first look
         self.is_read_only = False
         self.pulses: list[Pulse] = []
         self._sessions = sessions
@@ -63,14 +63,14 @@ class Health:
         if self.is_read_only or any(fault.code == _READ_ONLY for _, fault in failing):
             return ["the database is read-only"]
         if not answers or now - max(answers) > DATABASE_SECONDS:
-            return ["the database does not answer"]
+            return [_SILENT]
         found = [
             f"session {role}: no answer for {now - fault.since:.0f} s"
             for role, fault in failing
             if now - fault.since > DATABASE_SECONDS
         ]
-        if problem := schema_problem(self.schema):
-            found.append(problem)
+        if self.misfit is not None:
+            found.append(self.misfit)
         return found + [
             f"{pulse.loop}: the database refuses it, see the log"
             for pulse in self.pulses

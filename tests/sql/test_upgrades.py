@@ -310,3 +310,31 @@ async def test_what_a_role_or_a_database_sets_does_not_reach_an_upgrade(
     await old.execute("drop schema pgwake cascade")
     psql(server, empty_database, "-f", INSTALL)
     assert await contents(old, CATALOG) == fresh
+
+
+# What sessions and statements under way hold by number: see sql/README.md, Upgrades.
+NUMBERS = """
+select 'function ' || p.oid::regprocedure, p.oid
+from pg_proc as p where p.pronamespace = 'pgwake'::regnamespace
+union all
+select 'type ' || t.oid::regtype, t.oid
+from pg_type as t where t.typnamespace = 'pgwake'::regnamespace
+union all
+select 'relation ' || c.oid::regclass, c.oid
+from pg_class as c
+where c.relnamespace = 'pgwake'::regnamespace and c.relkind not in ('i', 'I')
+"""
+
+
+@pytest.mark.parametrize("version", RELEASED)
+async def test_nothing_is_dropped_and_made_anew_under_a_running_worker(
+    connect: Connect, empty_database: str, version: int
+) -> None:
+    old = await connect(empty_database)
+    await old.execute(release.script(version))
+    before = await contents(old, NUMBERS)
+    await install(empty_database)
+    schema = await installed_schema(old)
+    assert schema is not None
+    if schema.serves_from <= version:
+        assert before - await contents(old, NUMBERS) == set()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,17 @@ import pytest
 
 from pgwake import Job, Queue, Registry
 from pgwake.embedded import EmbeddedServer
-from sql.helpers import insert
+from pgwake.install import install
+from pgwake.queue import SCHEMA_VERSION
+from sql import release
+from sql.helpers import Row, call, claim, insert, pairs, refused, set_clock, sweep
 from sql.next_schema import NEXT_VERSION, make_next_schema
-from support import Connection, free_port, psql, wait_for
+from sql.test_install import empty_database
+from support import Connect, Connection, free_port, psql, wait_for
 from worker.api import TOKEN, answers, client
 from worker.helpers import all_ended, embedded
+
+__all__ = ["empty_database"]
 
 PRODUCED = 200  # jobs before the upgrade, and as many after it
 
@@ -162,3 +169,81 @@ async def test_nothing_is_lost_by_an_upgrade_under_load(
 
 async def reached(load: Load, count: int) -> bool:
     return load.ran.total() >= count
+
+
+COUNTS = (
+    "queue, pending_count + scheduled_count, waiting_count, running_count, failed_count,"
+    " completed_count, cancelled_count, enqueued_total, completed_total, failed_total"
+)
+
+
+async def test_jobs_of_schema_1_in_every_state_go_on_after_the_upgrade(
+    connect: Connect, empty_database: str
+) -> None:
+    old = await connect(empty_database)
+    await old.execute(release.script(1))
+    held = await fill_every_state(old)
+    counts = f"select {COUNTS} from pgwake.get_queue_stats() order by queue"
+    before = await old.fetch(counts)
+    tables = "select status, count(*) from pgwake.jobs group by status order by status"
+    rows = await old.fetch(tables)
+
+    assert await install(empty_database) == (1, SCHEMA_VERSION)
+    assert await old.fetch(counts) == before
+    assert await old.fetch(tables) == rows
+
+    await call(old, "complete_jobs", **pairs(*held))
+    assert await sweep(old, "2 seconds") == 10  # a worker would wait with it
+    await set_clock(old, "0")
+    await old.execute("select pgwake.retry_job(id) from pgwake.jobs_failed")
+    await old.execute(
+        "select pgwake.retry_job(id) from pgwake.jobs_finished where status = 'cancelled'"
+    )
+    # A live job's key is still its own.
+    with refused("23505", by="jobs_unique_key_idx"):
+        await insert(old, "unique", unique_key="key 1")
+    registry = Registry()
+    kinds = await old.fetch("select distinct kind from pgwake.jobs union select 'tick'")
+    for (kind,) in kinds:
+        registry.job(kind)(do_nothing)
+    async with embedded(empty_database, registry, poll_interval=0.2):
+        await all_ended(old)
+        await wait_for(lambda: ticked(old), 20)
+    left = await old.fetch("select status, kind from pgwake.jobs where status <> 'completed'")
+    assert left == []
+
+
+async def do_nothing() -> None: ...
+
+
+async def ticked(connection: Connection) -> bool:
+    ticks = "select exists (select from pgwake.jobs_finished where kind = 'tick')"
+    return bool(await connection.fetchval(ticks))
+
+
+async def fill_every_state(connection: Connection) -> list[Row]:
+    """Ten jobs in each state that a job can be in; those with a live lease."""
+    for kind in ("held", "expired", "failed", "completed", "cancelled"):
+        for _ in range(10):
+            await insert(connection, kind)
+        lease = timedelta(seconds=1 if kind == "expired" else 3600)
+        jobs = await claim(connection, 10, worker=kind, lease=lease)
+        assert len(jobs) == 10
+        if kind == "held":
+            held = jobs
+        elif kind == "failed":
+            await call(connection, "fail_jobs", **pairs(*jobs), retryables=[False] * 10)
+        elif kind == "completed":
+            await call(connection, "complete_jobs", **pairs(*jobs))
+        elif kind == "cancelled":
+            for job in jobs:
+                await call(connection, "cancel_job", job_id=job["id"])
+            await call(connection, "fail_jobs", **pairs(*jobs))
+    for number in range(10):
+        parent = await insert(connection, "pending")
+        await call(connection, "enqueue", kind="child", depends_on=[parent])
+        await call(connection, "enqueue", kind="delayed", delay=timedelta(seconds=2))
+        await insert(connection, "keyed", concurrency_key="key")
+        await insert(connection, "unique", unique_key=f"key {number}")
+    await call(connection, "schedule", name="s", kind="tick", every=timedelta(seconds=1))
+    return held

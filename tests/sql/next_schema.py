@@ -41,8 +41,7 @@ returns text[]
 language sql
 set search_path = pg_catalog, pg_temp
 as $$
-  select pgwake.complete_jobs(
-    complete_jobs_with.job_ids, complete_jobs_with.lease_ids, complete_jobs_with.results)
+  select pgwake.complete_jobs(job_ids, lease_ids, results)
 $$;
 comment on function pgwake.complete_jobs_with is 'Completes.';
 revoke all on function pgwake.complete_jobs_with from public;
@@ -79,9 +78,10 @@ def make_next_schema(directory: Path) -> Path:
         sql / "schema.sql",
         (
             "\n  constraint jobs_lease_matches_status check (",
-            "\n  note text,"
-            "\n  constraint jobs_note_is_short check (octet_length(note) <= 100),"
-            "\n  constraint jobs_lease_matches_status check (",
+            """
+  note text,
+  constraint jobs_note_is_short check (octet_length(note) <= 100),
+  constraint jobs_lease_matches_status check (""",
         ),
         (
             "\n  constraint queues_pkey primary key (name),",

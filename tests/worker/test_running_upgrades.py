@@ -172,8 +172,9 @@ async def reached(load: Load, count: int) -> bool:
 
 
 COUNTS = (
-    "queue, pending_count + scheduled_count, waiting_count, running_count, failed_count,"
-    " completed_count, cancelled_count, enqueued_total, completed_total, failed_total"
+    "queue, pending_count + scheduled_count, waiting_count, running_count,"
+    " failed_count, completed_count, cancelled_count, enqueued_total,"
+    " completed_total, failed_total"
 )
 
 
@@ -197,7 +198,8 @@ async def test_jobs_of_schema_1_in_every_state_go_on_after_the_upgrade(
     await set_clock(old, "0")
     await old.execute("select pgwake.retry_job(id) from pgwake.jobs_failed")
     await old.execute(
-        "select pgwake.retry_job(id) from pgwake.jobs_finished where status = 'cancelled'"
+        "select pgwake.retry_job(id) from pgwake.jobs_finished"
+        " where status = 'cancelled'"
     )
     # A live job's key is still its own.
     with refused("23505", by="jobs_unique_key_idx"):
@@ -209,7 +211,9 @@ async def test_jobs_of_schema_1_in_every_state_go_on_after_the_upgrade(
     async with embedded(empty_database, registry, poll_interval=0.2):
         await all_ended(old)
         await wait_for(lambda: ticked(old), 20)
-    left = await old.fetch("select status, kind from pgwake.jobs where status <> 'completed'")
+    left = await old.fetch(
+        "select status, kind from pgwake.jobs where status <> 'completed'"
+    )
     assert left == []
 
 
@@ -223,15 +227,14 @@ async def ticked(connection: Connection) -> bool:
 
 async def fill_every_state(connection: Connection) -> list[Row]:
     """Ten jobs in each state that a job can be in; those with a live lease."""
+    held: list[Row] = []
     for kind in ("held", "expired", "failed", "completed", "cancelled"):
         for _ in range(10):
             await insert(connection, kind)
         lease = timedelta(seconds=1 if kind == "expired" else 3600)
         jobs = await claim(connection, 10, worker=kind, lease=lease)
         assert len(jobs) == 10
-        if kind == "held":
-            held = jobs
-        elif kind == "failed":
+        if kind == "failed":
             await call(connection, "fail_jobs", **pairs(*jobs), retryables=[False] * 10)
         elif kind == "completed":
             await call(connection, "complete_jobs", **pairs(*jobs))
@@ -239,11 +242,15 @@ async def fill_every_state(connection: Connection) -> list[Row]:
             for job in jobs:
                 await call(connection, "cancel_job", job_id=job["id"])
             await call(connection, "fail_jobs", **pairs(*jobs))
+        elif kind == "held":
+            held = jobs
     for number in range(10):
         parent = await insert(connection, "pending")
         await call(connection, "enqueue", kind="child", depends_on=[parent])
         await call(connection, "enqueue", kind="delayed", delay=timedelta(seconds=2))
         await insert(connection, "keyed", concurrency_key="key")
         await insert(connection, "unique", unique_key=f"key {number}")
-    await call(connection, "schedule", name="s", kind="tick", every=timedelta(seconds=1))
+    await call(
+        connection, "schedule", name="s", kind="tick", every=timedelta(seconds=1)
+    )
     return held

@@ -1,8 +1,8 @@
 """A next version of the schema, as a release may bring it: for tests of upgrades.
 
 Made from the tree: a column of every leaf and one of a policy table, another check and
-another index on the hot leaf, functions that are dropped and made anew, and one that
-takes more than the one that it stands beside.
+another index on the hot leaf, functions that do otherwise, and one that takes more than
+the one that it stands beside.
 """
 
 import re
@@ -14,7 +14,7 @@ from pgwake.queue import SCHEMA_VERSION
 
 NEXT_VERSION = SCHEMA_VERSION + 1
 
-_RENEWED = ("claim_batch", "complete_jobs", "extend_leases", "enqueue")
+_OTHERWISE = ("claim_batch", "complete_jobs", "extend_leases", "enqueue")
 _MIGRATION = f"""
 do $migration$
 begin
@@ -41,8 +41,7 @@ returns text[]
 language sql
 set search_path = pg_catalog, pg_temp
 as $$
-  select pgwake.complete_jobs(
-    complete_jobs_with.job_ids, complete_jobs_with.lease_ids, complete_jobs_with.results)
+  select pgwake.complete_jobs(job_ids, lease_ids, results)
 $$;
 comment on function pgwake.complete_jobs_with is 'Completes.';
 revoke all on function pgwake.complete_jobs_with from public;
@@ -55,10 +54,10 @@ def make_next_schema(directory: Path) -> Path:
     shutil.copytree(sql_directory(), sql)
     (sql / f"migrations/{NEXT_VERSION}.sql").write_text(_MIGRATION)
     (sql / "functions/complete_jobs_with.sql").write_text(_NEW_FUNCTION)
-    for name in _RENEWED:
-        path = sql / f"functions/{name}.sql"
-        body = path.read_text()
-        path.write_text(f"{_drop(name)}\n{body}")
+    for name in _OTHERWISE:
+        _change(
+            sql / f"functions/{name}.sql", ("\nbegin\n", "\nbegin\n  perform 'next';\n")
+        )
     _change(
         sql / "version.sql",
         (
@@ -79,9 +78,10 @@ def make_next_schema(directory: Path) -> Path:
         sql / "schema.sql",
         (
             "\n  constraint jobs_lease_matches_status check (",
-            "\n  note text,"
-            "\n  constraint jobs_note_is_short check (octet_length(note) <= 100),"
-            "\n  constraint jobs_lease_matches_status check (",
+            """
+  note text,
+  constraint jobs_note_is_short check (octet_length(note) <= 100),
+  constraint jobs_lease_matches_status check (""",
         ),
         (
             "\n  constraint queues_pkey primary key (name),",
@@ -93,22 +93,6 @@ def make_next_schema(directory: Path) -> Path:
         ),
     )
     return sql
-
-
-def _drop(name: str) -> str:
-    """Drop every form of a function, if there is any."""
-    return f"""do $drop$
-declare
-  v_function regprocedure;
-begin
-  for v_function in
-    select p.oid from pg_proc as p
-    where p.pronamespace = 'pgwake'::regnamespace and p.proname = '{name}'
-  loop
-    execute format('drop function %s', v_function);
-  end loop;
-end
-$drop$;"""
 
 
 def _change(path: Path, *changes: tuple[str, str]) -> None:

@@ -118,7 +118,9 @@ def empty_database(server: EmbeddedServer, admin: psycopg.Connection) -> Iterato
 
 def without_its_transaction(script: str) -> str:
     """As a tool runs it that has a transaction of its own."""
-    bare, count = re.subn(r"^(begin isolation level .*|commit);$", "", script, flags=re.M)
+    bare, count = re.subn(
+        r"^(begin isolation level .*|commit);$", "", script, flags=re.MULTILINE
+    )
     assert count == 2
     return bare
 

@@ -67,10 +67,10 @@ async def test_a_migration_that_waits_keeps_nobody_waiting(
     assert await connection.fetchval("select count(*) from pgwake.jobs_finished") == 10
 
 
+@pytest.mark.usefixtures("next_schema")
 async def test_who_is_in_the_way_is_named_and_nothing_is_changed(
-    database: str, connect: Connect, connection: Connection, next_schema: Path
+    database: str, connect: Connect, connection: Connection
 ) -> None:
-    assert next_schema
     holder = await connect(server_settings={"application_name": 'nightly "report"'})
     prepared = await connect()
     await prepared.execute("begin; select from pgwake.jobs; prepare transaction 'gid1'")
@@ -91,10 +91,10 @@ async def test_who_is_in_the_way_is_named_and_nothing_is_changed(
     assert await install(database) == (NEXT_VERSION - 1, NEXT_VERSION)
 
 
+@pytest.mark.usefixtures("next_schema")
 async def test_what_was_in_the_way_for_a_while_is_waited_out(
-    database: str, connect: Connect, connection: Connection, next_schema: Path
+    database: str, connect: Connect, connection: Connection
 ) -> None:
-    assert next_schema
     holder, locker = await connect(), await connect()
     async with locker.transaction():  # another installer's turn
         await locker.execute("select pg_advisory_xact_lock(1885828971, 0)")
@@ -116,7 +116,7 @@ async def test_what_was_in_the_way_for_a_while_is_waited_out(
 
 
 async def test_another_installation_that_lasts_is_named(
-    server: EmbeddedServer, database: str, connect: Connect
+    database: str, connect: Connect
 ) -> None:
     locker = await connect()
     async with locker.transaction():

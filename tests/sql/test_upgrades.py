@@ -4,9 +4,7 @@ import asyncio
 import gzip
 import re
 from pathlib import Path
-from typing import Any
 
-import asyncpg
 import psycopg
 import pytest
 
@@ -14,7 +12,7 @@ from pgwake.embedded import EmbeddedServer
 from pgwake.install import install, install_script, sql_directory
 from pgwake.queue import SCHEMA_VERSION, installed_schema
 from sql import release
-from sql.helpers import Row, call, claim, insert, insert_many, pairs, refused, set_queue
+from sql.helpers import call, claim, insert, insert_many, pairs, refused
 from sql.next_schema import NEXT_VERSION, make_next_schema
 from sql.test_install import (
     CATALOG,
@@ -29,7 +27,6 @@ from support import (
     Connection,
     database_url,
     psql,
-    wait_for,
 )
 
 __all__ = ["empty_database"]
@@ -101,7 +98,9 @@ async def test_a_next_version_comes_from_each_before_it(
     await fresh.execute("drop schema pgwake cascade")
     await fresh.execute(script)
 
-    assert (await installed_schema(old) or ())[0] == NEXT_VERSION
+    installed = await installed_schema(old)
+    assert installed is not None
+    assert installed.version == NEXT_VERSION
     upgraded, made = await contents(old, CATALOG), await contents(fresh, CATALOG)
     assert upgraded ^ made == set()
     assert len(await claim(old, 9)) == 3
@@ -143,8 +142,12 @@ def test_a_release_is_kept_by_the_same_bytes_each_time() -> None:
 
 def test_each_version_has_its_migration() -> None:
     found = {int(p.stem) for p in (sql_directory() / "migrations").iterdir()}
-    included = re.findall(r"^\\ir migrations/(\d+)\.sql$", Path(INSTALL).read_text(), re.M)
-    assert list(map(int, included)) == sorted(found) == list(range(2, SCHEMA_VERSION + 1))
+    included = re.findall(
+        r"^\\ir migrations/(\d+)\.sql$", Path(INSTALL).read_text(), re.MULTILINE
+    )
+    assert (
+        list(map(int, included)) == sorted(found) == list(range(2, SCHEMA_VERSION + 1))
+    )
 
 
 async def old_schema(connect: Connect, url: str) -> Connection:
@@ -170,9 +173,9 @@ async def test_six_upgrades_at_the_same_instant_are_one(
         await old.execute(
             "create table if not exists upgrades (version int);"
             " truncate upgrades;"
-            " create or replace function note_upgrade() returns trigger language plpgsql"
-            " as $$begin insert into public.upgrades values (new.version); return null;"
-            " end$$;"
+            " create or replace function note_upgrade() returns trigger"
+            " language plpgsql as $$begin"
+            " insert into public.upgrades values (new.version); return null; end$$;"
             " create trigger note after insert or update on pgwake.schema_version"
             " for each row execute function note_upgrade()"
         )
@@ -232,7 +235,10 @@ async def test_hooks_and_grants_of_users_are_kept(
         before = await contents(old, grants)
         await install(empty_database)
         psql(
-            server, empty_database, "-f", str(make_next_schema(tmp_path) / "install.sql")
+            server,
+            empty_database,
+            "-f",
+            str(make_next_schema(tmp_path) / "install.sql"),
         )
         assert await contents(old, grants) == before
         await insert_many(old, 2)
@@ -248,7 +254,10 @@ async def test_hooks_and_grants_of_users_are_kept(
 
 
 async def test_all_belongs_to_the_schemas_owner_whoever_upgrades(
-    server: EmbeddedServer, connect: Connect, connection: Connection, empty_database: str
+    server: EmbeddedServer,
+    connect: Connect,
+    connection: Connection,
+    empty_database: str,
 ) -> None:
     old = await old_schema(connect, empty_database)
     name = empty_database.rpartition("/")[2]
@@ -257,7 +266,7 @@ async def test_all_belongs_to_the_schemas_owner_whoever_upgrades(
 
 
 async def test_who_does_not_own_the_schema_is_told_who_does(
-    server: EmbeddedServer, admin: psycopg.Connection, database: str
+    admin: psycopg.Connection, database: str
 ) -> None:
     admin.execute("create role pgwake_tests_stranger login password 'stranger'")
     try:
@@ -310,3 +319,31 @@ async def test_what_a_role_or_a_database_sets_does_not_reach_an_upgrade(
     await old.execute("drop schema pgwake cascade")
     psql(server, empty_database, "-f", INSTALL)
     assert await contents(old, CATALOG) == fresh
+
+
+# What sessions and statements under way hold by number: see sql/README.md, Upgrades.
+NUMBERS = """
+select 'function ' || p.oid::regprocedure, p.oid
+from pg_proc as p where p.pronamespace = 'pgwake'::regnamespace
+union all
+select 'type ' || t.oid::regtype, t.oid
+from pg_type as t where t.typnamespace = 'pgwake'::regnamespace
+union all
+select 'relation ' || c.oid::regclass, c.oid
+from pg_class as c
+where c.relnamespace = 'pgwake'::regnamespace and c.relkind not in ('i', 'I')
+"""
+
+
+@pytest.mark.parametrize("version", RELEASED)
+async def test_nothing_is_dropped_and_made_anew_under_a_running_worker(
+    connect: Connect, empty_database: str, version: int
+) -> None:
+    old = await connect(empty_database)
+    await old.execute(release.script(version))
+    before = await contents(old, NUMBERS)
+    await install(empty_database)
+    schema = await installed_schema(old)
+    assert schema is not None
+    if schema.serves_from <= version:
+        assert before - await contents(old, NUMBERS) == set()

@@ -129,7 +129,9 @@ select v.version, coalesce((to_jsonb(v) ->> 'serves_from')::int, v.version)
 from pgwake.schema_version as v
 """
 _STANDARD_STRINGS = "set standard_conforming_strings = on"  # when a script is parsed
-_PATIENCE = "set local pgwake.lock_patience = '{}ms';"  # begins the script's transaction
+_PATIENCE = (
+    "set local pgwake.lock_patience = '{}ms';"  # begins the script's transaction
+)
 _IS_READ_ONLY = """
 select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean
 """

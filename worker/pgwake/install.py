@@ -1,10 +1,10 @@
-"""Installs the schema without psql: reads sql/install.sql the way psql does."""
+"""Installs the schema without psql: reads the files of sql/ the way psql does."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from pgwake.connection import connect
-from pgwake.queue import SCHEMA_VERSION, Schema, installed_schema
+from pgwake.queue import SCHEMA_VERSION, Schema, has_roles, installed_schema
 
 
 def sql_directory() -> Path:
@@ -13,9 +13,9 @@ def sql_directory() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
 
 
-def install_script() -> str:
-    """Return install.sql with its includes in place, as one script."""
-    return "".join(_lines(sql_directory() / "install.sql"))
+def install_script(name: str = "install.sql") -> str:
+    """Return install.sql or roles.sql with its includes in place, as one script."""
+    return "".join(_lines(sql_directory() / name))
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -44,12 +44,19 @@ def schema_problem(schema: Schema | None) -> str | None:
     return None
 
 
-async def install(dsn: str, timeout: float = 60.0) -> tuple[int | None, int]:  # noqa: ASYNC109
+async def install(
+    dsn: str,
+    timeout: float = 60.0,  # noqa: ASYNC109
+    *,
+    roles: bool = False,
+) -> tuple[int | None, int]:
     """Install the schema, or bring it up to date; the versions before and after.
 
     Args:
         dsn: The database's URL; its role must be allowed to create a schema.
         timeout: Deadline in seconds.
+        roles: Make the three roles and their grants, too. Where they have been made,
+            what is new is granted to them in any case.
 
     Raises:
         asyncpg.PostgresError: PW004 for a newer schema, 42501 for lack of rights.
@@ -58,6 +65,8 @@ async def install(dsn: str, timeout: float = 60.0) -> tuple[int | None, int]:  #
     try:
         before = await installed_schema(connection)
         await connection.execute(install_script())
+        if roles or await has_roles(connection):
+            await connection.execute(install_script("roles.sql"))
         after = await installed_schema(connection)
     finally:
         connection.terminate()

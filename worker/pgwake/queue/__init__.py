@@ -127,6 +127,13 @@ _SCHEMA_VERSION = """
 select v.version, coalesce((to_jsonb(v) ->> 'serves_from')::int, v.version)
 from pgwake.schema_version as v
 """
+_HAS_ROLES = """
+select exists (
+  select from pg_catalog.pg_roles as r
+  where r.rolname in ('pgwake_producer', 'pgwake_worker', 'pgwake_admin')
+    and has_schema_privilege(r.oid, 'pgwake', 'usage')
+)
+"""
 _IS_READ_ONLY = """
 select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean
 """
@@ -638,6 +645,12 @@ async def installed_schema(connection: Connection) -> Schema | None:
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
         return None
     return Schema(*row) if row else None
+
+
+async def has_roles(connection: Connection) -> bool:
+    """Return whether the roles of roles.sql have rights in this database."""
+    answer: bool = await connection.fetchval(_HAS_ROLES)
+    return answer
 
 
 async def is_read_only(connection: Connection) -> bool:

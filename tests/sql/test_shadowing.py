@@ -122,8 +122,9 @@ def attack(session: Session) -> int:
     for name in OPERATORS:
         for left, right in OPERANDS:
             attempt(
-                f"create function {{}}.o(l {left}, r {right}) returns {left} language"
-                " plpgsql as $f$ begin perform pg_temp.canary({}); return null; end $f$",
+                f"create function {{}}.o(l {left}, r {right}) returns {left}"
+                " language plpgsql as $f$ begin perform pg_temp.canary({});"
+                " return null; end $f$",
                 mine,
                 sql.Literal(f"operator {name}"),
             )

@@ -16,7 +16,7 @@ from pgwake.calls import Calls
 from pgwake.claimer import Claimer
 from pgwake.connection import Session, describe
 from pgwake.defaults import worker_default
-from pgwake.errors import ConfigurationError
+from pgwake.errors import ROLES_HINT, ConfigurationError
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
 from pgwake.http.health import Health
@@ -326,7 +326,10 @@ class Worker:
             await _end(check, stopped)
 
     async def _check_schema(self, session: Session) -> None:
-        schema = await session.call(queue.installed_schema, is_first=True)
+        try:
+            schema = await session.call(queue.installed_schema, is_first=True)
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise ConfigurationError(f"{error.message}. {ROLES_HINT}") from None
         if problem := schema_problem(schema):
             raise ConfigurationError(problem)
 

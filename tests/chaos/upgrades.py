@@ -18,11 +18,11 @@ from time import monotonic
 
 import asyncpg
 import typer
+from tests.sql import release
+from tests.sql.next_schema import make_next_schema
 
 from pgwake.embedded import EmbeddedServer
 from pgwake.install import install, sql_directory
-from tests.sql import release
-from tests.sql.next_schema import make_next_schema
 
 INSERT = "insert into pgwake.jobs (kind) values ('noop')"
 CLAIM = "select id, lease_id from pgwake.claim_jobs('default', 10, worker => 'w')"

@@ -8,25 +8,30 @@ import psycopg
 Session: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 Login: TypeAlias = Callable[[str], Session]
 
-# In each, lists of functions: what sql/roles.sql grants, and nothing else.
-PRODUCER = frozenset(
-    "check_payload clock_offset enqueue enqueue_many get_job get_queue_stats now unwatch"
-    " watch".split()
-)
-WORKER = PRODUCER | frozenset(
-    "bell_key claim_batch claim_jobs claim_next_job complete_job complete_jobs"
-    " declare_kinds due_schedules explain_job extend_leases fail_job fail_jobs"
-    " fire_schedule forget_worker get_metrics get_parent_results is_live lease_outcome"
-    " list_failed list_kinds list_schedules list_workers maintain mute next_run_at"
-    " next_suspect_at note_schedule_problem open_writers park pass_baton peek_jobs"
-    " raise_invalid release_jobs release_worker_jobs report_worker retry_delay"
-    " set_progress set_progresses snooze_job sweep_expired_leases unmute unpark".split()
-)
-ADMIN = WORKER | frozenset(
-    "apply_retention cancel_job cancel_jobs force_complete_job force_fail_job"
-    " merge_patch pause_queue pause_schedule purge recount_jobs resume_queue"
-    " resume_schedule retry_failed retry_job schedule unschedule".split()
-)
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# What sql/roles.sql grants, and nothing else.
+PRODUCER = words("""
+check_payload clock_offset enqueue enqueue_many get_job get_queue_stats now unwatch
+watch
+""")
+WORKER = PRODUCER | words("""
+bell_key claim_batch claim_jobs claim_next_job complete_job complete_jobs declare_kinds
+due_schedules explain_job extend_leases fail_job fail_jobs fire_schedule forget_worker
+get_metrics get_parent_results is_live lease_outcome list_failed list_kinds
+list_schedules list_workers maintain mute next_run_at next_suspect_at
+note_schedule_problem open_writers park pass_baton peek_jobs raise_invalid release_jobs
+release_worker_jobs report_worker retry_delay set_progress set_progresses snooze_job
+sweep_expired_leases unmute unpark
+""")
+ADMIN = WORKER | words("""
+apply_retention cancel_job cancel_jobs force_complete_job force_fail_job merge_patch
+pause_queue pause_schedule purge recount_jobs resume_queue resume_schedule retry_failed
+retry_job schedule unschedule
+""")
 
 STEPS = ["sweep", "fold", "retention", "analyze", "recount", "keys", "children"]
 PAYLOAD = '{"n": 1.50, "text": "it\'s \\\\ \\"q\\" $$ %s"}'
@@ -46,7 +51,7 @@ class Life:
         """Call a function; its rows, or the values of its one column."""
         named = ", ".join(f"{name} => %({name})s" for name in arguments)
         rows = session.execute(
-            f"select f.* from pgwake.{function}({named}) as f",  # noqa: S608
+            f"select f.* from pgwake.{function}({named}) as f",
             arguments,
         ).fetchall()
         self.called.add(function)
@@ -184,7 +189,7 @@ def run(life: Life) -> None:
     ).fetchall()
     life.called.add("claim_batch")
     first, second = jobs
-    leases = dict(
+    leases: dict[int, Any] = dict(
         worker.execute(
             "select id, lease_id from pgwake.jobs_live where claimed_by = 'w1'"
         ).fetchall()
@@ -308,8 +313,9 @@ def rows_of_jobs(session: Session) -> list[tuple[Any, ...]]:
     """What is left of the jobs, without what differs from run to run."""
     return session.execute(
         "select id, queue, kind, status, priority, attempt, max_attempts, crash_count,"
-        " bounce_count, (payload - 'finished_at')::text, (metadata - 'scheduled_for')::text, progress::text,"
-        " result::text, split_part(unique_key, '/', 1), concurrency_key, depends_on, fingerprint,"
+        " bounce_count, (payload - 'finished_at')::text,"
+        " (metadata - 'scheduled_for')::text, progress::text, result::text,"
+        " split_part(unique_key, '/', 1), concurrency_key, depends_on, fingerprint,"
         " jsonb_path_query_array(errors, '$[*].message')::text"
         " from pgwake.jobs order by id"
     ).fetchall()

@@ -313,7 +313,7 @@ async def test_no_function_lets_a_forbidden_scan_look_dear_enough_to_compile(
 async def test_what_runs_as_the_owner_is_what_a_role_may_call_and_touches_tables(
     connection: Connection,
 ) -> None:
-    # The others are pure, or the owner's by their callers. open_writers only names jobs.
+    # The others are pure, or run in these. open_writers only names jobs.
     sources = dict(
         tuple(row)
         for row in await connection.fetch(

@@ -40,7 +40,8 @@ declare
 begin
   for t in
     select c.oid from pg_class as c
-    where c.relnamespace = 'pgwake'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+    where c.relnamespace = 'pgwake'::regnamespace and c.relkind in ('r', 'p')
+      and not c.relispartition
       and c.relname not in ('schema_version', 'installation', 'ring_slots')
   loop
     execute format('truncate %s', t);

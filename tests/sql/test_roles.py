@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from pgwake.embedded import EmbeddedServer
 from sql.life import (
     ADMIN,
     PRODUCER,
@@ -14,6 +15,7 @@ from sql.life import (
     Session,
     live,
     rows_of_jobs,
+    words,
 )
 from support import CHECKOUT, OWNER, Connection, RoleUrl, psql
 
@@ -38,14 +40,14 @@ READ_BY_WORKERS = JOBS | {
     "tally_rows",
     "workers",
 }
-COLUMNS_OF_JOBS = frozenset(
-    "queue kind payload metadata priority run_at max_attempts unique_key"
-    " concurrency_key depends_on on_parent_failure webhook".split()
-)
-COLUMNS_OF_KINDS = frozenset(
-    "name max_attempts backoff_base backoff_cap backoff_jitter timeout lease priority"
-    " check_payload".split()
-)
+COLUMNS_OF_JOBS = words("""
+queue kind payload metadata priority run_at max_attempts unique_key concurrency_key
+depends_on on_parent_failure webhook
+""")
+COLUMNS_OF_KINDS = words("""
+name max_attempts backoff_base backoff_cap backoff_jitter timeout lease priority
+check_payload
+""")
 STATEMENTS = {
     "select": "select from {} limit 0",
     "insert": "insert into {} select t.* from {} as t limit 0",
@@ -201,7 +203,7 @@ def test_what_the_roles_may_do_is_enough_for_the_whole_life_of_jobs(
     assert ADMIN - life.called == {"raise_invalid"}
 
 
-def test_a_producer_can_use_two_phase_commit(session: Login, server: object) -> None:
+def test_a_producer_can_use_two_phase_commit(session: Login) -> None:
     producer = session("app_producer")
     producer.execute("set pgwake.notify = off")
     with producer.transaction():
@@ -267,7 +269,7 @@ def test_a_hook_runs_as_the_owner(session: Login, database: str) -> None:
 
 
 def test_what_is_no_longer_listed_is_taken_back(
-    session: Login, server: object, database: str
+    session: Login, server: EmbeddedServer, database: str
 ) -> None:
     with psycopg.connect(database, autocommit=True) as owner:
         owner.execute("grant update, delete on pgwake.jobs to pgwake_producer")
@@ -285,14 +287,14 @@ def test_what_is_no_longer_listed_is_taken_back(
     ]
     assert not any(is_denied(worker, statement) for statement in extra)
 
-    psql(server, database, "-f", ROLES)  # type: ignore[arg-type]
+    psql(server, database, "-f", ROLES)
 
     assert all(is_denied(worker, statement) for statement in extra)
     assert is_denied(session("app_admin"), "create table pgwake.mine (a int)")
 
 
 async def test_it_may_run_many_times_at_once_while_producers_insert(
-    role_url: RoleUrl, server: object, database: str, connect: object
+    role_url: RoleUrl, server: EmbeddedServer, database: str
 ) -> None:
     def insert() -> int:
         with psycopg.connect(role_url("app_producer"), autocommit=True) as producer:
@@ -300,19 +302,16 @@ async def test_it_may_run_many_times_at_once_while_producers_insert(
                 producer.execute("insert into pgwake.jobs (kind) values ('a')")
         return 200
 
-    runs = [
-        asyncio.to_thread(psql, server, database, "-f", ROLES)  # type: ignore[arg-type]
-        for _ in range(4)
-    ]
+    runs = [asyncio.to_thread(psql, server, database, "-f", ROLES) for _ in range(4)]
     *_, count = await asyncio.gather(*runs, asyncio.to_thread(insert))
     assert count == 200
 
 
 async def test_an_upgrade_by_a_superuser_leaves_all_to_the_owner(
-    server: object, admin_url: str, connection: Connection
+    server: EmbeddedServer, admin_url: str, connection: Connection
 ) -> None:
     await connection.execute("drop function pgwake.purge")
-    psql(server, admin_url, "-f", INSTALL)  # type: ignore[arg-type]
+    psql(server, admin_url, "-f", INSTALL)
     owners = await connection.fetch(
         "select distinct proowner::regrole::text from pg_proc"
         " where pronamespace = to_regnamespace('pgwake')"

@@ -59,10 +59,18 @@ def main() -> None:
 
 
 @app.command()
-def init(database_url: Url = None) -> None:
+def init(
+    roles: Annotated[
+        bool,
+        typer.Option(
+            "--roles", help="Make pgwake_producer, pgwake_worker and pgwake_admin."
+        ),
+    ] = False,
+    database_url: Url = None,
+) -> None:
     """Install the schema, or bring it up to date. Safe to run again, at any time."""
     settings = Settings.load(database_url=database_url)
-    before, after = asyncio.run(install.install(settings.dsn))
+    before, after = asyncio.run(install.install(settings.dsn, roles=roles))
     print(f"pgwake schema {after} is installed{_told(before, after)}")
 
 

@@ -5,6 +5,12 @@ EXIT_CONFIG = 78  # EX_CONFIG of sysexits.h: starting again would not help
 EXIT_BUSY = 75  # EX_TEMPFAIL: not yet; the same again may do
 EXIT_HUNG = 70  # EX_SOFTWARE: a handler could not be stopped
 
+# What to do where the database denies a right, SQLSTATE 42501.
+ROLES_HINT = (
+    "Connect as a member of pgwake_producer to enqueue, of pgwake_worker to run jobs "
+    "and look, or of pgwake_admin to decide: `pgwake init --roles` makes these roles."
+)
+
 
 class PgwakeError(Exception):
     """The base of every error that pgwake raises."""

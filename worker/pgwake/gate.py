@@ -9,7 +9,7 @@ import structlog
 
 from pgwake import queue
 from pgwake.connection import Connection, Session, describe
-from pgwake.errors import ConfigurationError
+from pgwake.errors import ROLES_HINT, ConfigurationError
 from pgwake.http.health import Health
 from pgwake.install import schema_problem
 from pgwake.pause import pause
@@ -93,9 +93,13 @@ class Gate:
                     await self.wait()
 
     async def _problem(self, connection: Connection) -> str | None:
-        if problem := schema_problem(await queue.installed_schema(connection)):
-            return problem
-        return _adoption_problem(await get_adoption(connection), self._environment)
+        try:
+            if problem := schema_problem(await queue.installed_schema(connection)):
+                return problem
+            adoption = await get_adoption(connection)
+        except asyncpg.InsufficientPrivilegeError as error:
+            return f"{error.message}. {ROLES_HINT}"
+        return _adoption_problem(adoption, self._environment)
 
     def _note(self, problem: str | None) -> None:
         self._health.misfit = problem

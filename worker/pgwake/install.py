@@ -1,4 +1,4 @@
-"""Installs the schema without psql: reads sql/install.sql the way psql does."""
+"""Installs the schema without psql: reads the files of sql/ the way psql does."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,7 +9,13 @@ from time import monotonic
 import asyncpg
 
 from pgwake.connection import backoff, connect
-from pgwake.queue import SCHEMA_VERSION, Schema, installed_schema, run_installer
+from pgwake.queue import (
+    SCHEMA_VERSION,
+    Schema,
+    has_roles,
+    installed_schema,
+    run_installer,
+)
 
 _PASSING = ("40001", "40P01", "55P03")  # serialization, deadlock, lock not available
 _LEAST_SECONDS = 3.0  # to try again in
@@ -21,9 +27,9 @@ def sql_directory() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
 
 
-def install_script(directory: Path | None = None) -> str:
-    """Return install.sql with its includes in place, as one script."""
-    return "".join(_lines((directory or sql_directory()) / "install.sql"))
+def install_script(directory: Path | None = None, name: str = "install.sql") -> str:
+    """Return install.sql or roles.sql with its includes in place, as one script."""
+    return "".join(_lines((directory or sql_directory()) / name))
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -52,7 +58,12 @@ def schema_problem(schema: Schema | None) -> str | None:
     return None
 
 
-async def install(dsn: str, timeout: float = 60.0) -> tuple[int | None, int]:  # noqa: ASYNC109
+async def install(
+    dsn: str,
+    timeout: float = 60.0,  # noqa: ASYNC109
+    *,
+    roles: bool = False,
+) -> tuple[int | None, int]:
     """Install the schema, or bring it up to date; the versions before and after.
 
     Nothing is changed unless all is. What passes is tried again until the deadline: a
@@ -62,6 +73,8 @@ async def install(dsn: str, timeout: float = 60.0) -> tuple[int | None, int]:  #
         dsn: The database's URL; its role must be allowed to create a schema, or be a
             member of the one that owns schema pgwake.
         timeout: Deadline in seconds.
+        roles: Make the three roles and their grants, too. Where they have been made,
+            what is new is granted to them in any case.
 
     Raises:
         asyncpg.PostgresError: PW004 for a newer schema, 42501 for lack of rights, 55P03
@@ -71,7 +84,7 @@ async def install(dsn: str, timeout: float = 60.0) -> tuple[int | None, int]:  #
     while True:
         left = give_up_at - monotonic()
         try:
-            return await _install(dsn, left)
+            return await _install(dsn, left, roles=roles)
         except asyncpg.PostgresError as error:
             left = give_up_at - monotonic()
             if error.sqlstate not in _PASSING or left < _LEAST_SECONDS:
@@ -79,7 +92,7 @@ async def install(dsn: str, timeout: float = 60.0) -> tuple[int | None, int]:  #
             await asyncio.sleep(backoff(1))
 
 
-async def _install(dsn: str, seconds: float) -> tuple[int | None, int]:
+async def _install(dsn: str, seconds: float, *, roles: bool) -> tuple[int | None, int]:
     connection = await connect(dsn, "pgwake:init", seconds)
     try:
         before = None
@@ -88,6 +101,8 @@ async def _install(dsn: str, seconds: float) -> tuple[int | None, int]:
         # A third for the tables; another installer's turn is waited for twice as long.
         async with asyncio.timeout(seconds + 5):  # if the server is gone
             await run_installer(connection, install_script(), patience=seconds / 3)
+            if roles or await has_roles(connection):
+                await connection.execute(install_script(name="roles.sql"))
         after = await installed_schema(connection)
     finally:
         connection.terminate()

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgwake.connection import Connection, connect
-from pgwake.errors import EXIT_USAGE, InvalidValueError
+from pgwake.errors import EXIT_USAGE, ROLES_HINT, InvalidValueError
 from pgwake.jsontext import dumps
 from pgwake.settings import Settings
 
@@ -291,7 +291,10 @@ def wrong_usage(text: str) -> NoReturn:
 
 def describe(error: asyncpg.PostgresError) -> str:
     """Return what the database refused, with its code, and what it advises to do."""
-    hint = f"\n{error.hint}" if getattr(error, "hint", None) else ""
+    advice = getattr(error, "hint", None)
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        advice = advice or ROLES_HINT
+    hint = f"\n{advice}" if advice else ""
     rule = _rule(error)
     if rule is not None:
         return f"that goes against the rule that {rule} ({error.sqlstate}){hint}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from pgwake.errors import (
+    ROLES_HINT,
     ConfigurationError,
     DuplicateJobError,
     InvalidArgumentError,
@@ -75,6 +76,8 @@ def _own_error(refusal: _Refusal) -> PgwakeError | None:
             return NoSuchJobError(said)
         case "PW003":
             return InvalidArgumentError(said)
+        case "42501":
+            return ConfigurationError(f"{refusal.message}. {ROLES_HINT}")
         case "PW005":
             found = re.search(r"\d+", refusal.detail)
             return DuplicateJobError(said, int(found[0]) if found else None)

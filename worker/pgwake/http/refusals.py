@@ -52,7 +52,7 @@ def _refusal(error: asyncpg.PostgresError) -> ProblemError | None:
             return ProblemError(
                 403,
                 message,
-                "Grant it to the role by which this service connects.",
+                "Grant pgwake_admin to the role by which this service connects.",
                 code=code,
             )
         case "25006":

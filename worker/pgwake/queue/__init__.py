@@ -132,6 +132,13 @@ _STANDARD_STRINGS = "set standard_conforming_strings = on"  # when a script is p
 _PATIENCE = (
     "set local pgwake.lock_patience = '{}ms';"  # begins the script's transaction
 )
+_HAS_ROLES = """
+select exists (
+  select from pg_catalog.pg_roles as r
+  where r.rolname in ('pgwake_producer', 'pgwake_worker', 'pgwake_admin')
+    and has_schema_privilege(r.oid, 'pgwake', 'usage')
+)
+"""
 _IS_READ_ONLY = """
 select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean
 """
@@ -651,6 +658,12 @@ async def run_installer(
     """Run install.sql, which waits for its tables for so many seconds."""
     await connection.execute(_STANDARD_STRINGS)
     await connection.execute(_PATIENCE.format(ceil(patience * 1000)) + script)
+
+
+async def has_roles(connection: Connection) -> bool:
+    """Return whether the roles of roles.sql have rights in this database."""
+    answer: bool = await connection.fetchval(_HAS_ROLES)
+    return answer
 
 
 async def is_read_only(connection: Connection) -> bool:

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from pgwake import (
+    cli_adopt,
     cli_bulk,
     cli_jobs,
     cli_queues,
@@ -59,12 +60,13 @@ def main() -> None:
 
 
 @app.command()
-def init(database_url: Url = None) -> None:
+def init(environment: cli_adopt.Environment = None, database_url: Url = None) -> None:
     """Install the schema, or bring it up to date. Safe to run again, at any time."""
-    settings = Settings.load(database_url=database_url)
+    settings = Settings.load(database_url=database_url, environment=environment)
     before, after = asyncio.run(install.install(settings.dsn))
     done = "is installed" if before is None else f"was at {before}, and is installed"
     print(f"pgwake schema {after} {done}")
+    cli_adopt.note_environment(settings)
 
 
 @app.command()
@@ -134,6 +136,7 @@ def run(
     sys.exit(asyncio.run(Supervisor(settings).run()))
 
 
+app.command()(cli_adopt.adopt)
 app.command()(cli_serve.serve)
 
 

@@ -95,7 +95,7 @@ class Gate:
     async def _problem(self, connection: Connection) -> str | None:
         if problem := schema_problem(await queue.installed_schema(connection)):
             return problem
-        return _adoption_problem(await get_adoption(connection), self._environment)
+        return adoption_problem(await get_adoption(connection), self._environment)
 
     def _note(self, problem: str | None) -> None:
         self._health.misfit = problem
@@ -109,7 +109,7 @@ class Gate:
         self._said = problem
 
 
-def _adoption_problem(adoption: Adoption, environment: str | None) -> str | None:
+def adoption_problem(adoption: Adoption, environment: str | None) -> str | None:
     """Return why no jobs are to run in a database; None: they are."""
     noted = adoption.environment and f"environment {adoption.environment!r}"
     if adoption.is_copy:

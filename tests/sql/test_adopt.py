@@ -10,11 +10,8 @@ import pytest
 from pgwake.embedded import EmbeddedServer
 from pgwake.install import install
 from sql.copies import clone, restore
-from sql.helpers import call, claim, insert, pair, refused, row_count, rows, running
-from sql.test_standby import standby
-from support import Connect, Connection, database_url, wait_for
-
-__all__ = ["standby"]
+from sql.helpers import call, claim, insert, pair, refused, row_count, running
+from support import Connect, Connection
 
 CLAIMS = ["claim_next_job()", "claim_jobs('default', 2)", "claim_batch('default', 2)"]
 # What a database holds, but for what tells it from others.
@@ -167,29 +164,6 @@ async def test_what_can_not_be_noted_is_refused(
 ) -> None:
     with refused("PW003"):
         await call(connection, "adopt", **arguments)
-
-
-async def test_a_standby_that_is_promoted_goes_on(
-    connect: Connect, own_database: str, standby: EmbeddedServer
-) -> None:
-    primary = await connect(own_database)
-    await call(primary, "adopt")
-    await insert(primary)
-    place = await primary.fetchval("select pg_current_wal_lsn()::text")
-    admin = await connect(database_url(standby, "postgres", role="postgres"))
-
-    async def has_followed() -> bool:
-        return bool(
-            await admin.fetchval(
-                "select pg_last_wal_replay_lsn() >= $1::text::pg_lsn", place
-            )
-        )
-
-    await wait_for(has_followed, 10)
-    reader = await connect(database_url(standby, "pgwake_own"))
-    assert (await rows(reader, "get_adoption"))[0]["is_copy"] is False
-    assert await admin.fetchval("select pg_promote()")
-    assert len(await claim(reader)) == 1
 
 
 async def _identity(connection: Connection) -> str:

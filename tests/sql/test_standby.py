@@ -1,4 +1,4 @@
-"""What monitoring asks is answered on a standby too."""
+"""What monitoring asks is answered on a standby too; promoted, it goes on."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgwake.embedded import EmbeddedServer
-from sql.helpers import insert, rows
+from sql.helpers import call, claim, insert, rows
 from support import Connect, Connection, database_url, wait_for
 
 
@@ -35,10 +35,11 @@ def standby(own_server: EmbeddedServer) -> Iterator[EmbeddedServer]:
     shutil.rmtree(directory)
 
 
-async def test_statistics_and_metrics_are_answered(
+async def test_statistics_and_metrics_are_answered_and_after_promotion_claims(
     connect: Connect, own_database: str, standby: EmbeddedServer
 ) -> None:
     primary = await connect(own_database)
+    await call(primary, "adopt")
     await insert(primary, queue="mail")
     place = await primary.fetchval("select pg_current_wal_lsn()::text")
 
@@ -56,9 +57,12 @@ async def test_statistics_and_metrics_are_answered(
         return reader
 
     # The database may be newer than the standby.
-    await follow(database_url(standby, "postgres", role="postgres"))
+    admin = await follow(database_url(standby, "postgres", role="postgres"))
     reader = await follow(database_url(standby, Path(own_database).name))
     assert len(await rows(reader, "get_queue_stats")) == 1
     assert await reader.fetchval("select pg_is_in_recovery()")
     _, of_queue = await rows(reader, "get_metrics")
     assert (of_queue["queue"], of_queue["pending_count"]) == ("mail", 1)
+
+    assert await admin.fetchval("select pg_promote()")
+    assert len(await claim(reader, queue="mail")) == 1

@@ -152,19 +152,6 @@ async def test_a_message_is_one_line_however_long(pgwake: Pgwake) -> None:
     assert answer.errors.count("\n") == 1
 
 
-async def test_a_database_without_the_schema_ends_a_run_with_exit_code_78(
-    pgwake: Pgwake, connection: Connection
-) -> None:
-    await connection.execute("drop schema pgwake cascade")
-    answer = await pgwake(
-        *("run", "--import", "worker.handlers", "--http-port", "0"),
-        TEST_DIARY="unused",
-    )
-
-    assert answer.code == 78
-    assert "pgwake init" in answer.errors
-
-
 async def test_the_password_is_in_no_ones_list_of_processes(
     database: str, start_worker: StartProcess
 ) -> None:

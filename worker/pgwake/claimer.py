@@ -37,6 +37,7 @@ SLOW_LOOK_SECONDS = 2.0
 STRANGER_SECONDS = 0.1  # that another has to take the bell, which may know the kind
 # Who has had no room for so long leaves waking up to others.
 NO_ROOM_SECONDS = 0.005
+REFUSED_SECONDS = 1.0  # after a refused claim, however often it is woken
 LOCKED_SECONDS = 0.005  # until the next look at due jobs that somebody has locked
 
 
@@ -122,8 +123,7 @@ class Claimer:
             self._woken.clear()  # before the look, so that no wake-up falls between
             claim = await self._look(count)
             if claim is None:
-                self._want(Wish.WORK)
-                await self._sleep(None)
+                await self._back_off()
             elif len(claim.jobs) == count:
                 self._locked_since = None
                 self._want(Wish.WORK)
@@ -136,7 +136,10 @@ class Claimer:
         return claim is not None and bool(claim.jobs)
 
     async def _look(self, count: int) -> queue.Claim | None:
-        """Claim in turn with the others; who can't is not the one to be woken."""
+        """Claim in turn with the others; who can't is not the one to be woken.
+
+        None: the database has refused it, or it is the stop.
+        """
         slow = asyncio.get_running_loop().call_later(
             SLOW_LOOK_SECONDS, self._want, Wish.WORK
         )
@@ -246,6 +249,13 @@ class Claimer:
         else:
             self._want(Wish.SLEEP)
             await self._sleep(self._seconds_to_next(claim))
+
+    async def _back_off(self) -> None:
+        """Sleep after a look that was refused."""
+        self._want(Wish.WORK)
+        if not self._stopping:
+            await asyncio.sleep(REFUSED_SECONDS)
+        await self._sleep(None)
 
     def _is_busy(self, *, found: bool) -> bool:
         """Whether jobs come so fast that looking often beats being woken by each."""

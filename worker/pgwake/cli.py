@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from pgwake import (
+    cli_adopt,
     cli_bulk,
     cli_jobs,
     cli_queues,
@@ -66,12 +67,14 @@ def init(
             "--roles", help="Make pgwake_producer, pgwake_worker and pgwake_admin."
         ),
     ] = False,
+    environment: cli_adopt.Environment = None,
     database_url: Url = None,
 ) -> None:
     """Install the schema, or bring it up to date. Safe to run again, at any time."""
-    settings = Settings.load(database_url=database_url)
+    settings = Settings.load(database_url=database_url, environment=environment)
     before, after = asyncio.run(install.install(settings.dsn, roles=roles))
     print(f"pgwake schema {after} is installed{_told(before, after)}")
+    cli_adopt.note_environment(settings)
 
 
 def _told(before: int | None, after: int) -> str:
@@ -150,6 +153,7 @@ def run(
     sys.exit(asyncio.run(Supervisor(settings).run()))
 
 
+app.command()(cli_adopt.adopt)
 app.command()(cli_serve.serve)
 
 

@@ -99,7 +99,7 @@ class Gate:
             adoption = await get_adoption(connection)
         except asyncpg.InsufficientPrivilegeError as error:
             return f"{error.message}. {ROLES_HINT}"
-        return _adoption_problem(adoption, self._environment)
+        return adoption_problem(adoption, self._environment)
 
     def _note(self, problem: str | None) -> None:
         self._health.misfit = problem
@@ -113,7 +113,7 @@ class Gate:
         self._said = problem
 
 
-def _adoption_problem(adoption: Adoption, environment: str | None) -> str | None:
+def adoption_problem(adoption: Adoption, environment: str | None) -> str | None:
     """Return why no jobs are to run in a database; None: they are."""
     noted = adoption.environment and f"environment {adoption.environment!r}"
     if adoption.is_copy:

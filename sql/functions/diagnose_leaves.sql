@@ -36,11 +36,12 @@ begin
     v_count := v_count + 1;
     return query
     select 'leaf_kept', 'warning', v_leaf::text,
-      format('all jobs of %s are past their retention, and it was not truncated%s', v_leaf,
-        coalesce(format(': session %s of role %s, application %s is in the way', h.pid, h.usesysid::regrole,
-          pgwake.say_name(h.application_name)), '')),
-      coalesce(format('select pg_terminate_backend(%s);  -- then the upkeep truncates it within an hour', h.pid),
-        format('truncate %s;  -- workers do, once an hour, if they get its lock in 100 ms', v_leaf)),
+      format('all jobs of %s are past their retention, and it was not truncated', v_leaf)
+        || case when h.pid is null then '' else format(': session %s of role %s, application %s is in the way', h.pid,
+          h.usesysid::regrole, pgwake.say_name(h.application_name)) end,
+      case when h.pid is null
+        then format('truncate %s;  -- workers do, once an hour, if they get its lock in 100 ms', v_leaf)
+        else format('select pg_terminate_backend(%s);  -- then the upkeep truncates it within an hour', h.pid) end,
       pg_relation_size(v_leaf)::double precision
     from (values (1)) as o
     left join lateral (

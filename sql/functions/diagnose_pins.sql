@@ -37,8 +37,9 @@ begin
     union all
     select 'prepared_transaction', p.gid,
       format('the prepared transaction %s of role %I%s', pgwake.say_name(p.gid), p.owner, case when exists (
-          select from pg_locks as l
-          where l.virtualtransaction = '-1/' || p.transaction::text and l.database = v_database
+          select from pg_locks as x
+          join pg_locks as l on l.virtualtransaction = x.virtualtransaction and l.pid is null
+          where x.transactionid = p.transaction and x.pid is null and l.database = v_database
             and l.relation in ('pgwake.jobs'::regclass, 'pgwake.jobs_live'::regclass)
         ) then ' holds locks on jobs, and' else '' end),
       p.prepared, age(p.transaction),

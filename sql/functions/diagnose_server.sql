@@ -24,10 +24,11 @@ begin
   select 'notification_queue', case when q.share < 0.5 then 'warning' else 'error' end, 'NOTIFY',
     format('the server''s queue of notifications is %s%% full, since a session that listens does not read: %s. When '
       'it is full, commits that notify fail', round((100 * q.share)::numeric, 1),
-      coalesce(format('perhaps session %s of database %s, in a transaction for %s', a.pid, quote_ident(a.datname),
-        date_trunc('second', clock_timestamp() - a.xact_start)), 'its client may be stopped')),
-    coalesce(format('select pg_terminate_backend(%s);  -- in a transaction for the longest', a.pid),
-      'select * from pg_stat_activity where wait_event = ''ClientWrite'';  -- then pg_terminate_backend() it'),
+      case when a.pid is null then 'its client may be stopped' else format('perhaps session %s of database %I, in a '
+        'transaction for %s', a.pid, a.datname, date_trunc('second', clock_timestamp() - a.xact_start)) end),
+    case when a.pid is null
+      then 'select * from pg_stat_activity where wait_event = ''ClientWrite'';  -- then pg_terminate_backend() it'
+      else format('select pg_terminate_backend(%s);  -- it is in a transaction for the longest', a.pid) end,
     q.share
   from pg_notification_queue_usage() as q(share)
   left join lateral (

@@ -30,6 +30,10 @@ SIGNATURES = {
     "complete_job": "job_id bigint, lease_id uuid, result jsonb -> void",
     "complete_jobs": "job_ids bigint[], lease_ids uuid[], results jsonb[] -> text[]",
     "declare_kinds": "kinds jsonb, version text, worker text -> integer",
+    "diagnose": (
+        "-> TABLE(check_name text, severity text, subject text, problem text, fix text,"
+        " value double precision)"
+    ),
     "due_schedules": (
         "-> TABLE(name text, version text, cron text, every interval, timezone text,"
         " misfire text, misfire_limit integer, since timestamp with time zone, now"
@@ -196,6 +200,8 @@ INTERNAL |= {"cron_problem"}
 INTERNAL |= {"free_children", "note_children", "send_webhooks"}
 INTERNAL |= {"count_crashed", "oldest_snapshot_at"}
 INTERNAL |= {"database_identity"}
+INTERNAL |= {"diagnose_bells", "diagnose_leases", "diagnose_leaves", "diagnose_pins"}
+INTERNAL |= {"diagnose_queues", "diagnose_schema", "diagnose_server"}
 INTERNAL |= {"explain_parents", "look_at_children", "open_children"}
 
 CLAIMED_JOB = [
@@ -304,7 +310,7 @@ async def test_no_function_lets_a_forbidden_scan_look_dear_enough_to_compile(
 
 async def test_every_function_runs_as_its_caller(connection: Connection) -> None:
     query = f"select proname from pg_proc where {OWN} and prosecdef"
-    assert await names(connection, query) == []
+    assert await names(connection, query) == ["diagnose"]
 
 
 async def test_nobody_may_do_anything_without_a_grant(connection: Connection) -> None:

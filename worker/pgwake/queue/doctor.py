@@ -21,8 +21,7 @@ WORK = (
 
 _DIAGNOSE = "select * from pgwake.diagnose()"
 _COUNT_FINDINGS = """
-select d.check_name, d.severity, count(*),
-  extract(epoch from clock_timestamp() - statement_timestamp())::float8 as seconds
+select d.check_name, d.severity, count(*)
 from pgwake.diagnose() as d
 group by d.check_name, d.severity
 """
@@ -94,7 +93,6 @@ class Count(NamedTuple):
     check: str
     severity: str
     findings: int
-    seconds: float  # that the server has taken for them all
 
 
 async def diagnose(connection: Connection) -> list[Finding]:

@@ -175,6 +175,14 @@ set local lock_timeout = '10s';
 \ir functions/explain_policy.sql
 \ir functions/explain_attempts.sql
 \ir functions/explain_job.sql
+\ir functions/diagnose_schema.sql
+\ir functions/diagnose_pins.sql
+\ir functions/diagnose_server.sql
+\ir functions/diagnose_bells.sql
+\ir functions/diagnose_leases.sql
+\ir functions/diagnose_leaves.sql
+\ir functions/diagnose_queues.sql
+\ir functions/diagnose.sql
 \ir triggers.sql
 
 -- Whatever else they wait for keeps the queue's users waiting: rather fail.

@@ -123,6 +123,7 @@ grant execute on function
   pgwake.complete_job,
   pgwake.complete_jobs,
   pgwake.declare_kinds,
+  pgwake.diagnose,
   pgwake.due_schedules,
   pgwake.explain_job,
   pgwake.extend_leases,
@@ -130,6 +131,7 @@ grant execute on function
   pgwake.fail_jobs,
   pgwake.fire_schedule,
   pgwake.forget_worker,
+  pgwake.get_adoption,
   pgwake.get_metrics,
   pgwake.get_parent_results,
   pgwake.is_live,
@@ -168,6 +170,7 @@ grant delete,
   update (name, max_attempts, backoff_base, backoff_cap, backoff_jitter, timeout, lease, priority, check_payload)
   on pgwake.kinds to pgwake_admin;
 grant execute on function
+  pgwake.adopt,
   pgwake.apply_retention,
   pgwake.cancel_job,
   pgwake.cancel_jobs,

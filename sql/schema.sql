@@ -695,6 +695,21 @@ begin
 end
 $types$;
 
+do $finding$
+begin
+  if to_regtype('pgwake.finding') is null then
+    create type pgwake.finding as (
+      check_name  text,
+      severity    text,  -- error, warning or notice
+      subject     text,
+      problem     text,
+      fix         text,
+      value       double precision
+    );
+  end if;
+end
+$finding$;
+
 comment on table pgwake.jobs is 'Every job, for as long as it is kept. Producers insert (kind, payload, ...).';
 comment on table pgwake.queues is 'Policy, one optional row a queue; read when it is needed, so a change holds at once.';
 comment on table pgwake.kinds is 'Policy, one optional row a kind: what workers declare, and what operators set before it.';
@@ -716,3 +731,4 @@ comment on type pgwake.audience is 'Who hears of status events, as get_audience 
 comment on type pgwake.claimed_job is
   'A job that was claimed. options: run_at when it differs from created_at, crash_count when not 0, timeout in seconds '
   'by policy; else null.';
+comment on type pgwake.finding is 'A row of diagnose().';

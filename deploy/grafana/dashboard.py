@@ -405,6 +405,7 @@ def workers() -> list[Json]:
 
 def database() -> list[Json]:
     """Return what the server and the upkeep show."""
+    found = f"pgwake_findings{{{DATABASE}}}"
     ticks = f"pgwake_schedule_ticks_total{{{PROCESSES}}}"
     upkeep = f"pgwake_upkeep_succeeded_timestamp_seconds{{{DATABASE}}}"
     return [
@@ -420,6 +421,12 @@ def database() -> list[Json]:
             "Age of the oldest transaction that keeps dead rows from being removed.",
             "s",
             (f"max(pgwake_oldest_snapshot_age_seconds{{{DATABASE}}})", "age"),
+        ),
+        graph(
+            "Findings of the doctor",
+            "What is wrong, by severity and check; pgwake doctor says what to do.",
+            "none",
+            (f"max by (severity, check) ({found}) or vector(0)", "{{severity}} {{check}}"),
         ),
         graph(
             "Since the last upkeep",

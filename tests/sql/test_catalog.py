@@ -33,6 +33,10 @@ SIGNATURES = {
     "complete_job": "job_id bigint, lease_id uuid, result jsonb -> void",
     "complete_jobs": "job_ids bigint[], lease_ids uuid[], results jsonb[] -> text[]",
     "declare_kinds": "kinds jsonb, version text, worker text -> integer",
+    "diagnose": (
+        "-> TABLE(check_name text, severity text, subject text, problem text, fix text,"
+        " value double precision)"
+    ),
     "due_schedules": (
         "-> TABLE(name text, version text, cron text, every interval, timezone text,"
         " misfire text, misfire_limit integer, since timestamp with time zone, now"
@@ -204,6 +208,8 @@ INTERNAL |= {"free_children", "note_children", "send_webhooks"}
 INTERNAL |= {"count_crashed", "oldest_snapshot_at"}
 INTERNAL |= {"check_adopted", "clock_offset", "database_identity", "is_adopted"}
 INTERNAL |= {"lock_tables", "say_holders"}
+INTERNAL |= {"diagnose_bells", "diagnose_leases", "diagnose_leaves", "diagnose_pins"}
+INTERNAL |= {"diagnose_queues", "diagnose_schema", "diagnose_server"}
 INTERNAL |= {"explain_parents", "look_at_children", "open_children"}
 
 CLAIMED_JOB = [

@@ -1,7 +1,8 @@
 """The command line: pgwake init, run, demo, version, and those about jobs and queues.
 
 Exit codes: 0 done, 1 failed, or for a part of what was named (the message says why),
-2 wrong usage, 75 a drain or a wait that was not over in time, 78 wrong settings.
+2 wrong usage, 75 a drain or a wait that was not over in time, 78 wrong settings; those
+of doctor are its own.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from rich.console import Console
 from pgwake import (
     cli_adopt,
     cli_bulk,
+    cli_doctor,
     cli_jobs,
     cli_queues,
     cli_schedules,
@@ -201,6 +203,7 @@ for _command, _name, _panel in (
     (cli_queues.limit, "limit", QUEUES),
     (cli_queues.workers, "workers", QUEUES),
     (cli_queues.kinds, "kinds", QUEUES),
+    (cli_doctor.doctor, "doctor", QUEUES),
 ):
     app.command(_name, rich_help_panel=_panel)(_command)
 app.add_typer(cli_schedules.app, name="schedule", rich_help_panel=JOBS)

@@ -11,6 +11,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
+from pgwake.diagnosis import Diagnosis
 from pgwake.job import Job
 from pgwake.queue import Crashed
 from pgwake.survey import Survey
@@ -113,6 +114,7 @@ class Metrics:
             "build_info", "1; the label says which version runs.", ("version",)
         ).labels(__version__).set(1)
         self._survey = Survey(self.registry)
+        self.diagnosis = Diagnosis(self.registry)
 
     def _gauge(self, name: str, text: str, labels: Iterable[str] = ()) -> Gauge:
         return Gauge(f"pgwake_{name}", text, labels, registry=self.registry)

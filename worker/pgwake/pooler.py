@@ -1,6 +1,7 @@
 """Poolers: whether LISTEN works through the one that stands before the database."""
 
 import asyncio
+from time import monotonic
 from uuid import uuid4
 
 from pgwake.connection import Connection, connect, is_pooled
@@ -37,7 +38,9 @@ async def check_listening(
         return
     other = await connect(dsn, name, timeout)
     try:
-        if await _is_shared(connection, other) or not await _hears(connection, other):
+        if await _is_shared(connection, other):
+            raise PooledError
+        if await delivery_seconds(connection, other) is None:
             raise PooledError
     finally:
         other.terminate()
@@ -56,7 +59,8 @@ async def _is_shared(connection: Connection, other: Connection) -> bool:
     return False
 
 
-async def _hears(connection: Connection, other: Connection) -> bool:
+async def delivery_seconds(connection: Connection, other: Connection) -> float | None:
+    """Return how long a notification of the other session takes; None: not heard."""
     channel = f"pgwake_{uuid4().hex}"
     heard = asyncio.Event()
 
@@ -66,15 +70,17 @@ async def _hears(connection: Connection, other: Connection) -> bool:
     async with connection.transaction():
         pid = await connection.fetchval("select pg_backend_pid()")
         await connection.add_listener(channel, hear)
+    sent_at = monotonic()
     await other.execute(f"notify {channel}")
     try:
         async with asyncio.timeout(DELIVERY_SECONDS):
             await heard.wait()
     except TimeoutError:
         await _tidy(connection, channel, pid)
-        return False
+        return None
+    seconds = monotonic() - sent_at
     await connection.remove_listener(channel, hear)
-    return True
+    return seconds
 
 
 async def _tidy(connection: Connection, channel: str, pid: int) -> None:

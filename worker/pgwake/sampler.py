@@ -26,11 +26,13 @@ class Sampler:
         seconds: How long to wait until the next sample, at least: the more workers
             there are and the longer the server takes, the longer, from 0 to
             MAX_SAMPLE_SECONDS; after samples that got no answer up to MAX_PAUSE.
+        worker_count: How many workers were live at the last sample.
     """
 
     def __init__(self, metrics: Metrics) -> None:
         self.history = History()
         self.seconds = 0.0
+        self.worker_count = 1
         self._metrics = metrics
 
     async def sample(self, connection: Connection) -> bool:
@@ -43,6 +45,7 @@ class Sampler:
             self.seconds = max(MAX_SAMPLE_SECONDS, min(2 * self.seconds, MAX_PAUSE))
             return False
         self.history.add(datetime.now(UTC), self._metrics.show(database, queues))
-        wait: float = database["seconds"] * database["worker_count"] / MAX_SHARE
+        self.worker_count = database["worker_count"]
+        wait: float = database["seconds"] * self.worker_count / MAX_SHARE
         self.seconds = min(wait, MAX_SAMPLE_SECONDS)
         return True

@@ -11,6 +11,7 @@ import structlog
 
 from pgwake import queue
 from pgwake.connection import MAX_BACKOFF_SECONDS, Connection, Session, describe
+from pgwake.diagnosis import DIAGNOSE_SECONDS
 from pgwake.http.health import Health
 from pgwake.metrics import Metrics
 from pgwake.presence import Presence
@@ -76,6 +77,7 @@ class Upkeep:
             "schedules": SCHEDULE_SECONDS,
             "report": REPORT_SECONDS,
             "sample": SAMPLE_SECONDS,  # after the report, so that it shows the worker
+            "diagnose": DIAGNOSE_SECONDS,
             **STEPS,
         }
         due = {step: now + random.uniform(0, every[step]) for step in every}  # noqa: S311
@@ -98,6 +100,8 @@ class Upkeep:
             wait = every[step]
             if step == "sample":
                 wait = max(wait, self._sampler.seconds)
+            elif step == "diagnose":
+                wait = max(wait, self._metrics.diagnosis.seconds)
             due[step] = monotonic() + wait * random.uniform(0.9, 1.1)  # noqa: S311
 
     async def _do(self, step: str) -> bool:
@@ -106,6 +110,12 @@ class Upkeep:
             await self._session.call(self._presence.report)
         elif step == "sample":
             return await self._session.call(self._sampler.sample)
+        elif step == "diagnose":
+            return await self._session.call(
+                lambda connection: self._metrics.diagnosis.look(
+                    connection, self._sampler.worker_count
+                )
+            )
         elif step == "schedules":
             await self._scheduler.fire_due()
         else:

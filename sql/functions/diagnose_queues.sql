@@ -1,0 +1,170 @@
+-- For diagnose: jobs that nobody will run, and policy that can't be meant.
+--
+-- queue_without_worker  error    a job is due for a minute, and no live worker has its
+--                                queue, which is not paused
+-- queue_paused          notice   until it is resumed, with a job due for an hour
+-- suspect_waits         warning  a job that crashed twice is due for 15 minutes: no
+--                                quarantine takes it
+-- kind_without_worker   warning  given back within the hour; no live worker handles it
+-- kind_bounces          notice   given back within ten minutes; some worker handles it
+-- schedule_late         error    its tick is due for a minute
+-- schedule_problem      warning  its tick could not be fired
+-- policy                warning  values of a queue or a kind that don't go together
+-- dead_letters          notice   more than 10,000 of a queue are kept
+--
+-- Who works is known from report_worker. At most a hundred queues are looked at whether
+-- their jobs are due. Rides jobs_claim_idx and looks_due_idx.
+create or replace function pgwake.diagnose_queues()
+returns setof pgwake.finding
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set jit = off
+as $$
+declare
+  v_now timestamptz := pgwake.now();
+  v_loaded text[];  -- queues with jobs that don't run
+  v_heaps text[];
+  v_heap_sizes bigint[];
+begin
+  select array_agg(s.queue) filter (where s.idle > 0), array_agg(s.queue) filter (where s.failed > 10000),
+    array_agg(s.failed) filter (where s.failed > 10000)
+  into v_loaded, v_heaps, v_heap_sizes
+  from (
+    select r.queue, coalesce(sum(r.live_rows), 0) - coalesce(sum(r.running_rows), 0) as idle,
+      sum(r.failed_rows)::bigint as failed
+    from pgwake.tally_rows as r
+    group by r.queue
+  ) as s;
+
+  return query
+  select 'dead_letters', 'notice', h.queue, format('%s dead letters of the queue %s are kept', h.size,
+      pgwake.say_name(h.queue)),
+    format('select * from pgwake.list_failed(queue => %L);  -- then retry_failed() or purge()', h.queue),
+    h.size::double precision
+  from unnest(v_heaps, v_heap_sizes) as h(queue, size)
+  order by h.size desc
+  limit 10;
+
+  return query
+  with idle as materialized (
+    select u.queue, coalesce(q.paused_until > v_now, false) as is_paused
+    from unnest(v_loaded) as u(queue)
+    left join pgwake.queues as q on q.name = u.queue
+    left join (
+      select distinct v.queue
+      from pgwake.workers as w
+      cross join unnest(w.queues) as v(queue)
+      where pgwake.is_live(w.seen_at)
+    ) as a on a.queue = u.queue
+    where q.paused_until = 'infinity' or (q.paused_until > v_now) is not true and a.queue is null
+    limit 100
+  )
+  select case when d.is_paused then 'queue_paused' else 'queue_without_worker' end,
+    case when d.is_paused then 'notice' else 'error' end, d.queue,
+    format('a job of the queue %s has been due for %s, and %s', pgwake.say_name(d.queue),
+      date_trunc('second', v_now - d.due_at),
+      case when d.is_paused then 'it is paused until somebody resumes it' else 'no live worker works on it' end),
+    case when d.is_paused then format('select pgwake.resume_queue(%L);', d.queue)
+      else 'select name, queues from pgwake.list_workers() where is_live;  -- then start one for it: PGWAKE_QUEUES' end,
+    extract(epoch from v_now - d.due_at)::double precision
+  from (
+    select n.*, row_number() over (partition by n.is_paused order by n.due_at) as place
+    from (select i.*, pgwake.next_run_at(i.queue) as due_at from idle as i) as n
+    where n.due_at < v_now - case when n.is_paused then interval '1 hour' else interval '1 minute' end
+  ) as d
+  where d.place <= 10;
+
+  if pgwake.next_suspect_at(v_loaded) < v_now - interval '15 minutes' then
+    return query
+    select 'suspect_waits', 'warning', j.id::text,
+      format('the job %s of the queue %s crashed twice, and no quarantine has taken it for %s', j.id,
+        pgwake.say_name(u.queue), date_trunc('second', v_now - j.run_at)),
+      format('select pgwake.explain_job(%s);  -- pgwake run has a quarantine, a worker in an application none', j.id),
+      extract(epoch from v_now - j.run_at)::double precision
+    from unnest(v_loaded) as u(queue)
+    cross join lateral (
+      select l.id, l.run_at
+      from pgwake.jobs_live as l
+      where l.queue = u.queue and l.status = 'pending' and l.run_at < v_now - interval '15 minutes'
+        and least(l.crash_count, 2) * 201 - l.priority between 302 and 502
+      limit 1
+    ) as j
+    limit 10;
+  end if;
+
+  return query
+  select k.check_name, k.severity, k.name,
+    format('jobs of the kind %s are given back by workers that don''t know it; %s', pgwake.say_name(k.name), k.but),
+    k.fix, k.bounce_count::double precision
+  from (
+    select 'kind_without_worker' as check_name, 'warning' as severity, k.name, 'no live worker handles it' as but,
+      format('select * from pgwake.cancel_jobs(kind => %L, dry_run => true);  -- if nobody is to run them; else start '
+        'a worker that handles it', k.name) as fix, k.bounce_count, k.bounced_at
+    from pgwake.list_kinds() as k
+    where k.live_worker_count = 0 and k.bounced_at > v_now - interval '1 hour'
+    union all
+    select 'kind_bounces', 'notice', k.name, 'others handle it',
+      'select name, queues, kinds from pgwake.list_workers();  -- all workers of a queue should know its kinds',
+      k.bounce_count, k.bounced_at
+    from pgwake.list_kinds() as k
+    where k.live_worker_count > 0 and k.bounced_at > v_now - interval '10 minutes'
+  ) as k
+  order by k.severity desc, k.bounced_at desc
+  limit 10;
+
+  return query
+  select case when s.problem is null then 'schedule_late' else 'schedule_problem' end,
+    case when s.problem is null then 'error' else 'warning' end, s.name,
+    case when s.problem is null
+      then format('a tick of the schedule %s has been due for %s', pgwake.say_name(s.name),
+        date_trunc('second', v_now - d.due_at))
+      else format('the schedule %s can''t be fired: %s', pgwake.say_name(s.name), pgwake.say_name(s.problem)) end,
+    case when s.problem is null
+      then 'select * from pgwake.list_workers() where is_live;  -- each of them fires what is due: is there one?'
+      else format('select * from pgwake.list_schedules() where name = %L;  -- then mend it: pgwake.schedule()', s.name)
+    end,
+    extract(epoch from v_now - d.due_at)::double precision
+  from pgwake.schedules as s
+  cross join lateral (select coalesce(s.next_at, greatest(s.updated_at, s.starts_at)) as due_at) as d
+  where not s.is_paused and (s.problem is not null or d.due_at < v_now - interval '1 minute')
+  order by s.problem is null desc, d.due_at
+  limit 10;
+
+  return query
+  select 'policy', 'warning', f.name, format('the %s %s: %s', f.what, pgwake.say_name(f.name), f.problem),
+    format('update pgwake.%ss set %s where name = %L;', f.what, f.change, f.name), null::double precision
+  from (
+    select 'queue' as what, q.name, p.problem, p.change
+    from pgwake.queues as q
+    cross join lateral (
+      values
+        (q.lease < interval '10 seconds', 'one slow renewal loses a lease of under 10 s', 'lease = null'),
+        (coalesce(q.backoff_base, interval '1 second') > coalesce(q.backoff_cap, interval '1 hour'),
+         'backoff_base is above backoff_cap, so all retries wait for the cap', 'backoff_base = backoff_cap'),
+        (q.keep_order and q.key_limit > 1, 'keep_order needs a key_limit of 1', 'key_limit = 1'),
+        (q.key_limit > q.max_running, 'key_limit is above max_running, and never reached', 'key_limit = max_running')
+    ) as p(is_so, problem, change)
+    where p.is_so
+    union all
+    select 'kind', k.name, p.problem, p.change
+    from pgwake.kinds as k
+    cross join lateral (
+      values
+        (k.lease < interval '10 seconds', 'one slow renewal loses a lease of under 10 s', 'lease = null'),
+        (coalesce(k.backoff_base, k.declared_backoff_base) > coalesce(k.backoff_cap, k.declared_backoff_cap),
+         'backoff_base is above backoff_cap, so all retries wait for the cap',
+         'backoff_base = coalesce(backoff_cap, declared_backoff_cap)'),
+        (k.check_payload and k.declared_schema is null,
+         'its payloads are to be checked, and no worker has declared what they are', 'check_payload = false')
+    ) as p(is_so, problem, change)
+    where p.is_so
+  ) as f
+  order by f.what, f.name
+  limit 10;
+end
+$$;
+
+comment on function pgwake.diagnose_queues is
+  'Internal: for diagnose, jobs that nobody will run, and policy that can''t be meant.';
+revoke all on function pgwake.diagnose_queues from public;

@@ -2,13 +2,18 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+import ssl
+from asyncio.staggered import staggered_race
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import asyncpg
 import structlog
 
+from pgwake.errors import ConfigurationError, UnusableUrlError
+from pgwake.hosts import host_urls, must_write
 from pgwake.pulse import Pulse
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -35,7 +40,8 @@ FAULTS = (*_LOST, asyncpg.PostgresError)  # what may end a session that listens
 
 # Set on every session, so that what a role or a database sets for others can't break a
 # statement of ours: a raised isolation level would make contention an error, and a
-# time-out made for web requests would end the upkeep.
+# time-out made for web requests would end the upkeep. And so that the server finds out
+# within a minute that our machine is gone: until then such a session keeps its locks.
 #
 # Not on a pooler's: the settings would stay behind in a session that others use too. A
 # pooler answers with a process id that is not the server's, so there it sets nothing.
@@ -50,10 +56,29 @@ from (
     ('idle_in_transaction_session_timeout', '0'),
     ('idle_session_timeout', '0'),
     ('transaction_timeout', '0'),
+    ('tcp_keepalives_idle', '30'),
+    ('tcp_keepalives_interval', '10'),
+    ('tcp_keepalives_count', '3'),
+    ('tcp_user_timeout', '60000'),
     ('jit', 'off')
 ) as s(name, setting)
 where pg_backend_pid() = {pid}
   and exists (select from pg_catalog.pg_settings as p where p.name = s.name)
+"""
+
+# By the simple protocol, on a pooler's session too.
+_CHECK_WRITABLE = """
+do $$
+begin
+  if current_setting('transaction_read_only')::pg_catalog.bool then
+    raise read_only_sql_transaction using
+      message = format('the server at %s:%s is read-only',
+        coalesce(pg_catalog.host(pg_catalog.inet_server_addr()), 'its socket'),
+        current_setting('port')),
+      hint = 'It is a standby, or default_transaction_read_only is on.';
+  end if;
+end
+$$
 """
 
 # By class or code of SQLSTATE: connection, resources, operator, system; serialization
@@ -72,6 +97,7 @@ discard temp;
 """
 
 MAX_BACKOFF_SECONDS = 2.0
+HOST_SECONDS = 1.0  # for which a host may be silent until the next is asked too
 
 
 class _PooledConnection(asyncpg.Connection):
@@ -84,20 +110,128 @@ class _PooledConnection(asyncpg.Connection):
     __slots__ = ()
 
 
-async def connect(dsn: str, name: str, timeout: float) -> Connection:  # noqa: ASYNC109
+async def open_session(
+    dsn: str,
+    name: str,
+    timeout: float,  # noqa: ASYNC109
+    *,
+    writes: bool = True,
+    pooled: bool = False,
+) -> Connection:
+    """Open a session as it comes, on the first of the URL's hosts that will do.
+
+    Each host is asked when the one before has failed or has not answered for a second:
+    one that is gone without a word would use up the deadline.
+
+    Args:
+        dsn: The database's URL.
+        name: The application_name.
+        timeout: Seconds for all of it.
+        writes: Whether, of several hosts, only one will do that can write.
+        pooled: Whether it may be another one for each transaction.
+
+    Raises:
+        UnusableUrlError: It can't be done as the URL says.
+        TimeoutError: There was no answer in time.
+        OSError: There is no way to any host.
+        asyncpg.PostgresError: The server has refused it; 25006 if it can't write.
+    """
+    urls = host_urls(dsn)
+    stated = must_write(dsn)
+    is_checked = (writes and len(urls) > 1) if stated is None else stated
+    opened: list[Connection] = []
+
+    async def dial(url: str) -> Connection:
+        connection = await _dial(url, name, timeout, pooled=pooled)
+        opened.append(connection)
+        if is_checked:
+            await check_writable(connection)
+        return connection
+
+    winner: Connection | None = None
+    try:
+        async with asyncio.timeout(timeout):
+            if len(urls) == 1:
+                winner = await dial(dsn)
+            else:
+                dials = [partial(dial, url) for url in urls]
+                winner, _, errors = await staggered_race(dials, HOST_SECONDS)
+                if winner is None:
+                    raise _most_telling(errors)
+    except TimeoutError as error:
+        raise TimeoutError(f"no answer within {timeout:g} s") from error
+    finally:
+        for connection in opened:
+            if connection is not winner:
+                connection.terminate()
+    return winner
+
+
+async def _dial(
+    url: str,
+    name: str,
+    timeout: float,  # noqa: ASYNC109
+    *,
+    pooled: bool,
+) -> Connection:
+    options: dict[str, Any] = {
+        "timeout": timeout,
+        "target_session_attrs": "any",  # asyncpg's own check prepares a statement
+        "server_settings": {"application_name": name[:63]},
+    }
+    if pooled:
+        options |= {"connection_class": _PooledConnection, "statement_cache_size": 0}
+    try:
+        connection: Connection = await asyncpg.connect(url, **options)
+    except asyncpg.exceptions.ClientConfigurationError as error:
+        raise UnusableUrlError(f"the database's URL: {error}") from error
+    except ssl.SSLCertVerificationError as error:
+        raise UnusableUrlError(
+            f"the server's certificate is refused: {error.verify_message}. With "
+            "sslmode=verify-full, sslrootcert names a file with the authority that has "
+            "signed it, and the URL has the host as the certificate names it"
+        ) from error
+    return connection
+
+
+def _most_telling(errors: Sequence[Exception | None]) -> Exception:
+    """Return the refusal that waiting won't help against; else an answer; else any."""
+
+    def weight(error: Exception) -> int:
+        return 2 * (not is_transient(error)) + isinstance(error, asyncpg.PostgresError)
+
+    return max((error for error in errors if error is not None), key=weight)
+
+
+async def check_writable(connection: Connection) -> None:
+    """Find out whether a session is alive, and its server still takes writes.
+
+    Raises:
+        asyncpg.ReadOnlySQLTransactionError: It does not; a connection fault.
+    """
+    await connection.execute(_CHECK_WRITABLE)
+
+
+async def connect(
+    dsn: str,
+    name: str,
+    timeout: float,  # noqa: ASYNC109
+    *,
+    writes: bool = True,
+) -> Connection:
     """Open a session with a deadline for all of it.
 
     Args:
         dsn: The database's URL.
         name: The application_name, by which operators and supervisors know it.
         timeout: Seconds for the connect, and for each statement on the server.
+        writes: Whether, of several hosts, only one will do that can write.
+
+    Raises:
+        OSError, asyncpg.PostgresError: As open_session().
     """
-    options: dict[str, Any] = {
-        "timeout": timeout,
-        "server_settings": {"application_name": name[:63]},
-    }
     async with asyncio.timeout(timeout):
-        connection: Connection = await asyncpg.connect(dsn, **options)
+        connection = await open_session(dsn, name, timeout, writes=writes)
         try:
             # By the simple protocol, which prepares nothing.
             done = await connection.execute(_session(connection, timeout))
@@ -107,12 +241,7 @@ async def connect(dsn: str, name: str, timeout: float) -> Connection:  # noqa: A
         if done != "SELECT 0":
             return connection
         connection.terminate()
-        return await asyncpg.connect(
-            dsn,
-            connection_class=_PooledConnection,
-            statement_cache_size=0,
-            **options,
-        )
+        return await open_session(dsn, name, timeout, writes=writes, pooled=True)
 
 
 async def reset(connection: Connection, timeout: float) -> None:  # noqa: ASYNC109
@@ -217,7 +346,8 @@ class Session:
                             answer = await query(await self._connected())
                     except Exception as error:
                         refused = self._connection is None and not is_first
-                        if not (refused or is_transient(error)):
+                        is_wrong = is_first and isinstance(error, ConfigurationError)
+                        if is_wrong or not (refused or is_transient(error)):
                             self.answered_at = monotonic()  # no is an answer, too
                             raise
                         failures += 1

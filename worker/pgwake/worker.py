@@ -217,7 +217,7 @@ class Worker:
             settings.dsn,
             names.handlers_application_name(self.name),
             settings.query_timeout,
-            slots,
+            min(slots, settings.transaction_sessions),
             finisher,
             reports,
         )

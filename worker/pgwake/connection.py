@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 import ssl
 from asyncio.staggered import staggered_race
 from collections.abc import Awaitable, Callable, Sequence
@@ -96,11 +97,37 @@ select pg_advisory_unlock_all();
 discard temp;
 """
 
+# As _SESSION has them on the server's side; what the system lacks is left out.
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": 30,
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 60_000,
+}
+
 MAX_BACKOFF_SECONDS = 2.0
 HOST_SECONDS = 1.0  # for which a host may be silent until the next is asked too
 
 
-class _PooledConnection(asyncpg.Connection):
+class _Connection(asyncpg.Connection):
+    """A session that is lost, and says so, a minute after its server's machine is."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, protocol: Any, transport: asyncio.Transport, *arguments: Any
+    ) -> None:
+        super().__init__(protocol, transport, *arguments)
+        opened: socket.socket = transport.get_extra_info("socket")
+        if opened.family == socket.AF_UNIX:
+            return
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            if hasattr(socket, name):
+                opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+class _PooledConnection(_Connection):
     """A session that a pooler gives, perhaps another one for each transaction.
 
     Nothing may be left in it that outlasts a transaction: no setting, prepared
@@ -178,9 +205,10 @@ async def _dial(
         "timeout": timeout,
         "target_session_attrs": "any",  # asyncpg's own check prepares a statement
         "server_settings": {"application_name": name[:63]},
+        "connection_class": _PooledConnection if pooled else _Connection,
     }
     if pooled:
-        options |= {"connection_class": _PooledConnection, "statement_cache_size": 0}
+        options["statement_cache_size"] = 0
     try:
         connection: Connection = await asyncpg.connect(url, **options)
     except asyncpg.exceptions.ClientConfigurationError as error:

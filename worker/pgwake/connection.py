@@ -5,7 +5,8 @@ import random
 import socket
 import ssl
 from asyncio.staggered import staggered_race
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -177,7 +178,7 @@ async def open_session(
 
     winner: Connection | None = None
     try:
-        async with asyncio.timeout(timeout):
+        async with _deadline(timeout):
             if len(urls) == 1:
                 winner = await dial(dsn)
             else:
@@ -185,13 +186,20 @@ async def open_session(
                 winner, _, errors = await staggered_race(dials, HOST_SECONDS)
                 if winner is None:
                     raise _most_telling(errors)
-    except TimeoutError as error:
-        raise TimeoutError(f"no answer within {timeout:g} s") from error
     finally:
         for connection in opened:
             if connection is not winner:
                 connection.terminate()
     return winner
+
+
+@asynccontextmanager
+async def _deadline(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise TimeoutError(f"no answer within {seconds:g} s") from error
 
 
 async def _dial(
@@ -258,7 +266,7 @@ async def connect(
     Raises:
         OSError, asyncpg.PostgresError: As open_session().
     """
-    async with asyncio.timeout(timeout):
+    async with _deadline(timeout):
         connection = await open_session(dsn, name, timeout, writes=writes)
         try:
             # By the simple protocol, which prepares nothing.

@@ -161,7 +161,7 @@ async def test_every_way_to_say_who_and_where_works(
         sockets = quote(str(server._sockets), safe="")
         where = f"?host={sockets}&port={server.port}"
         assert await asked(f"postgresql://postgres@/{name}{where}") == "postgres"
-        assert await asked("postgresql:///?service=here") == OWNER
+        assert await asked("postgresql://?service=here") == OWNER
         bare = f"postgresql://{OWNER}@{place}/{name}"
         assert await asked(f"{bare}?passfile={passfile}") == OWNER
         monkeypatch.setenv("PGPASSFILE", str(passfile))

@@ -327,6 +327,8 @@ class Session:
         name: The application_name.
         role: What it is for, in the log.
         timeout: Deadline of a connect and of a call, in seconds.
+        after: A session that has to be open before this one: where the server has no
+            room for both, a claim whose end can't be written helps nobody.
 
     Attributes:
         up_since: When its connection was opened, on the monotonic clock; None: it has
@@ -341,6 +343,7 @@ class Session:
         name: str,
         role: str,
         timeout: float,
+        after: "Session | None" = None,
     ) -> None:
         self.role = role
         self.up_since: float | None = None
@@ -349,6 +352,7 @@ class Session:
         self.dsn = dsn
         self._name = name
         self.timeout = timeout
+        self._after = after
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
 
@@ -401,10 +405,17 @@ class Session:
             finally:
                 self.fault = None
 
+    async def open(self) -> None:
+        """Have a connection, and try until there is one."""
+        if self._connection is None or self._connection.is_closed():
+            await self.call(check_writable)
+
     async def _connected(self) -> Connection:
         if self._connection is not None and self._connection.is_closed():
             self._connection = None
         if self._connection is None:
+            if self._after is not None:
+                await self._after.open()
             self._connection = await connect(self.dsn, self._name, self.timeout)
             self.up_since = monotonic()
         return self._connection

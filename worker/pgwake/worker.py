@@ -130,10 +130,12 @@ class Worker:
         self.registry.check()
         settings, application = self.settings, names.application_name(self.name)
 
-        def session(role: str) -> Session:
-            return Session(settings.dsn, application, role, settings.query_timeout)
+        def session(role: str, after: Session | None = None) -> Session:
+            seconds = settings.query_timeout
+            return Session(settings.dsn, application, role, seconds, after)
 
-        claims, ends, chores = session("claims"), session("ends"), session("upkeep")
+        ends, chores = session("ends"), session("upkeep")
+        claims = session("claims", ends)
         try:
             if await self._may_start(chores):
                 await self._declare(chores)

@@ -1,7 +1,5 @@
 """What monitoring asks is answered on a standby too; promoted, it goes on."""
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,30 +7,15 @@ import pytest
 
 from pgwake.embedded import EmbeddedServer
 from sql.helpers import call, claim, insert, rows
+from standby import standby_of
 from support import Connect, Connection, database_url, wait_for
 
 
 @pytest.fixture
 def standby(own_server: EmbeddedServer) -> Iterator[EmbeddedServer]:
     """A hot standby, which follows."""
-    directory = own_server.directory.with_name(own_server.directory.name + "-standby")
-    directory.mkdir(0o700)
-    (directory / "password").write_bytes(
-        (own_server.directory / "password").read_bytes()
-    )
-    subprocess.run(
-        [
-            *(own_server.binaries / "pg_basebackup", "-D", directory / "data"),
-            *("-d", own_server.socket_url, "-c", "fast", "-R", "-X", "stream"),
-        ],
-        check=True,
-    )
-    settings = {"max_connections": "200", "max_prepared_transactions": "10"}
-    with EmbeddedServer(
-        directory, binaries=own_server.binaries, settings=settings
-    ) as standby:
+    with standby_of(own_server) as standby:
         yield standby
-    shutil.rmtree(directory)
 
 
 async def test_statistics_and_metrics_are_answered_and_after_promotion_claims(

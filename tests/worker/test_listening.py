@@ -41,7 +41,7 @@ async def test_a_half_open_session_is_found_by_its_ping_and_replaced(
 
         async def has_only_pings_left() -> bool:
             rows = await sessions(connection)
-            return any(row["query"] == "select" for row in rows)
+            return any("transaction_read_only" in row["query"] for row in rows)
 
         await wait_for(has_only_pings_left, 10)
         relay.freeze()

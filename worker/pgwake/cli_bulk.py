@@ -31,6 +31,7 @@ from pgwake.terminal import (
     json_object,
     note,
     print_json,
+    read,
     say,
     show,
     wrong_usage,
@@ -78,7 +79,7 @@ def failed(
     database_url: Url = None,
 ) -> None:
     """Show the dead letters, grouped by what they died of."""
-    rows = ask(
+    rows = read(
         database_url,
         lambda connection: queue.list_failed(
             connection, queue_name, kind, fingerprint, limit

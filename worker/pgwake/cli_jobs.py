@@ -26,6 +26,7 @@ from pgwake.terminal import (
     note,
     print_json,
     print_json_text,
+    read,
     say,
     show,
     show_jobs,
@@ -126,13 +127,13 @@ def enqueue(
 
 def show_job(job_id: JobId, as_json: Json = False, database_url: Url = None) -> None:
     """Show one job, wherever it lies."""
-    text = ask(database_url, lambda connection: queue.get_job(connection, job_id))
+    text = read(database_url, lambda connection: queue.get_job(connection, job_id))
     print_json_text(text, for_people=not as_json)
 
 
 def explain(job_id: JobId, as_json: Json = False, database_url: Url = None) -> None:
     """Say in words why a job is not running, or what became of it."""
-    text = ask(database_url, lambda connection: queue.explain_job(connection, job_id))
+    text = read(database_url, lambda connection: queue.explain_job(connection, job_id))
     if as_json:
         print_json({"id": job_id, "explanation": text})
     else:
@@ -165,7 +166,7 @@ def list_jobs(
 ) -> None:
     """List jobs, the newest first."""
     fields = None if payload is None else json_object("--payload", payload)
-    rows = ask(
+    rows = read(
         database_url,
         lambda connection: queue.list_jobs(
             connection,
@@ -199,7 +200,7 @@ def peek(
         rows = await queue.peek_jobs(connection, queue_name, limit)
         return rows, None if rows else await queue.next_run_at(connection, queue_name)
 
-    rows, next_at = ask(database_url, look)
+    rows, next_at = read(database_url, look)
     show(rows, as_json=as_json)
     if not rows and not as_json:
         next_one = f"the next is due at {next_at:%Y-%m-%d %H:%M:%SZ}" if next_at else ""

@@ -27,6 +27,7 @@ from pgwake.terminal import (
     literal,
     note,
     print_json,
+    read,
     say,
     short,
     show,
@@ -68,19 +69,19 @@ def stats(
                 await asyncio.sleep(1)
 
     if as_json:
-        show(ask(database_url, look), as_json=True)
+        show(read(database_url, look), as_json=True)
     elif watch:
         try:
-            ask(database_url, keep_looking)
+            read(database_url, keep_looking)
         except KeyboardInterrupt:
             return
     else:
-        console().print(ask(database_url, look_at_all))
+        console().print(read(database_url, look_at_all))
 
 
 def queues(as_json: Json = False, database_url: Url = None) -> None:
     """Show the queues: their pauses, limits and other policy, and what is in them."""
-    rows = ask(database_url, overview.list_queues)
+    rows = read(database_url, overview.list_queues)
     if as_json:
         print_json(rows)
         return
@@ -290,7 +291,7 @@ def _number(option: str, text: str | None, kind: type[int | float] = int) -> Any
 
 def workers(as_json: Json = False, database_url: Url = None) -> None:
     """Show the workers that report themselves, and what they run."""
-    rows = ask(database_url, queue.list_workers)
+    rows = read(database_url, queue.list_workers)
     if not as_json:
         for row in rows:
             row["state"] = "live" if row.pop("is_live") else "silent"
@@ -302,7 +303,7 @@ def workers(as_json: Json = False, database_url: Url = None) -> None:
 
 def kinds(as_json: Json = False, database_url: Url = None) -> None:
     """Show the kinds that are known, their policy, and how many workers handle them."""
-    rows = ask(database_url, queue.list_kinds)
+    rows = read(database_url, queue.list_kinds)
     if as_json:
         show(rows, as_json=True)
         return

@@ -20,6 +20,7 @@ from pgwake.terminal import (
     json_object,
     note,
     print_json,
+    read,
     say,
     show,
     wrong_usage,
@@ -44,7 +45,7 @@ class Misfire(StrEnum):
 @app.command("list")
 def list_schedules(as_json: Json = False, database_url: Url = None) -> None:
     """Show the schedules, their next and last ticks, and what is wrong with them."""
-    rows = ask(database_url, schedules.list_schedules)
+    rows = read(database_url, schedules.list_schedules)
     if as_json:
         show(rows, as_json=True)
         return
@@ -196,7 +197,7 @@ def show_next(
     elif after is not None:
         wrong_usage("--after goes with --cron.")
     else:
-        ticks = ask(
+        ticks = read(
             database_url, lambda connection: _next(connection, name or "", count)
         )
     if as_json:

@@ -2,13 +2,20 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+import socket
+import ssl
+from asyncio.staggered import staggered_race
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import asyncpg
 import structlog
 
+from pgwake.errors import ConfigurationError, UnusableUrlError
+from pgwake.hosts import host_urls, must_write
 from pgwake.pulse import Pulse
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -35,7 +42,8 @@ FAULTS = (*_LOST, asyncpg.PostgresError)  # what may end a session that listens
 
 # Set on every session, so that what a role or a database sets for others can't break a
 # statement of ours: a raised isolation level would make contention an error, and a
-# time-out made for web requests would end the upkeep.
+# time-out made for web requests would end the upkeep. And so that the server finds out
+# within a minute that our machine is gone: until then such a session keeps its locks.
 #
 # Not on a pooler's: the settings would stay behind in a session that others use too. A
 # pooler answers with a process id that is not the server's, so there it sets nothing.
@@ -50,10 +58,29 @@ from (
     ('idle_in_transaction_session_timeout', '0'),
     ('idle_session_timeout', '0'),
     ('transaction_timeout', '0'),
+    ('tcp_keepalives_idle', '30'),
+    ('tcp_keepalives_interval', '10'),
+    ('tcp_keepalives_count', '3'),
+    ('tcp_user_timeout', '60000'),
     ('jit', 'off')
 ) as s(name, setting)
 where pg_backend_pid() = {pid}
   and exists (select from pg_catalog.pg_settings as p where p.name = s.name)
+"""
+
+# By the simple protocol, on a pooler's session too.
+_CHECK_WRITABLE = """
+do $$
+begin
+  if current_setting('transaction_read_only')::pg_catalog.bool then
+    raise read_only_sql_transaction using
+      message = format('the server at %s:%s is read-only',
+        coalesce(pg_catalog.host(pg_catalog.inet_server_addr()), 'its socket'),
+        current_setting('port')),
+      hint = 'It is a standby, or default_transaction_read_only is on.';
+  end if;
+end
+$$
 """
 
 # By class or code of SQLSTATE: connection, resources, operator, system; serialization
@@ -71,10 +98,37 @@ select pg_advisory_unlock_all();
 discard temp;
 """
 
+# As _SESSION has them on the server's side; what the system lacks is left out.
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": 30,
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 60_000,
+}
+
 MAX_BACKOFF_SECONDS = 2.0
+HOST_SECONDS = 1.0  # for which a host may be silent until the next is asked too
 
 
-class _PooledConnection(asyncpg.Connection):
+class _Connection(asyncpg.Connection):
+    """A session that is lost, and says so, a minute after its server's machine is."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, protocol: Any, transport: asyncio.Transport, *arguments: Any
+    ) -> None:
+        super().__init__(protocol, transport, *arguments)
+        opened: socket.socket = transport.get_extra_info("socket")
+        if opened.family == socket.AF_UNIX:
+            return
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            if hasattr(socket, name):
+                opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+class _PooledConnection(_Connection):
     """A session that a pooler gives, perhaps another one for each transaction.
 
     Nothing may be left in it that outlasts a transaction: no setting, prepared
@@ -84,20 +138,136 @@ class _PooledConnection(asyncpg.Connection):
     __slots__ = ()
 
 
-async def connect(dsn: str, name: str, timeout: float) -> Connection:  # noqa: ASYNC109
+async def open_session(
+    dsn: str,
+    name: str,
+    timeout: float,  # noqa: ASYNC109
+    *,
+    writes: bool = True,
+    pooled: bool = False,
+) -> Connection:
+    """Open a session as it comes, on the first of the URL's hosts that will do.
+
+    Each host is asked when the one before has failed or has not answered for a second:
+    one that is gone without a word would use up the deadline.
+
+    Args:
+        dsn: The database's URL.
+        name: The application_name.
+        timeout: Seconds for all of it.
+        writes: Whether, of several hosts, only one will do that can write.
+        pooled: Whether it may be another one for each transaction.
+
+    Raises:
+        UnusableUrlError: It can't be done as the URL says.
+        TimeoutError: There was no answer in time.
+        OSError: There is no way to any host.
+        asyncpg.PostgresError: The server has refused it; 25006 if it can't write.
+    """
+    urls = host_urls(dsn)
+    stated = must_write(dsn)
+    is_checked = (writes and len(urls) > 1) if stated is None else stated
+    opened: list[Connection] = []
+
+    async def dial(url: str) -> Connection:
+        connection = await _dial(url, name, timeout, pooled=pooled)
+        opened.append(connection)
+        if is_checked:
+            await check_writable(connection)
+        return connection
+
+    winner: Connection | None = None
+    try:
+        async with _deadline(timeout):
+            if len(urls) == 1:
+                winner = await dial(dsn)
+            else:
+                dials = [partial(dial, url) for url in urls]
+                winner, _, errors = await staggered_race(dials, HOST_SECONDS)
+                if winner is None:
+                    raise _most_telling(errors)
+    finally:
+        for connection in opened:
+            if connection is not winner:
+                connection.terminate()
+    return winner
+
+
+@asynccontextmanager
+async def _deadline(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise TimeoutError(f"no answer within {seconds:g} s") from error
+
+
+async def _dial(
+    url: str,
+    name: str,
+    timeout: float,  # noqa: ASYNC109
+    *,
+    pooled: bool,
+) -> Connection:
+    options: dict[str, Any] = {
+        "timeout": timeout,
+        "target_session_attrs": "any",  # asyncpg's own check prepares a statement
+        "server_settings": {"application_name": name[:63]},
+        "connection_class": _PooledConnection if pooled else _Connection,
+    }
+    if pooled:
+        options["statement_cache_size"] = 0
+    try:
+        connection: Connection = await asyncpg.connect(url, **options)
+    except asyncpg.exceptions.ClientConfigurationError as error:
+        raise UnusableUrlError(f"the database's URL: {error}") from error
+    except ssl.SSLCertVerificationError as error:
+        raise UnusableUrlError(
+            f"the server's certificate is refused: {error.verify_message}. With "
+            "sslmode=verify-full, sslrootcert names a file with the authority that has "
+            "signed it, and the URL has the host as the certificate names it"
+        ) from error
+    return connection
+
+
+def _most_telling(errors: Sequence[Exception | None]) -> Exception:
+    """Return the refusal that waiting won't help against; else an answer; else any."""
+
+    def weight(error: Exception) -> int:
+        return 2 * (not is_transient(error)) + isinstance(error, asyncpg.PostgresError)
+
+    return max((error for error in errors if error is not None), key=weight)
+
+
+async def check_writable(connection: Connection) -> None:
+    """Find out whether a session is alive, and its server still takes writes.
+
+    Raises:
+        asyncpg.ReadOnlySQLTransactionError: It does not; a connection fault.
+    """
+    await connection.execute(_CHECK_WRITABLE)
+
+
+async def connect(
+    dsn: str,
+    name: str,
+    timeout: float,  # noqa: ASYNC109
+    *,
+    writes: bool = True,
+) -> Connection:
     """Open a session with a deadline for all of it.
 
     Args:
         dsn: The database's URL.
         name: The application_name, by which operators and supervisors know it.
         timeout: Seconds for the connect, and for each statement on the server.
+        writes: Whether, of several hosts, only one will do that can write.
+
+    Raises:
+        OSError, asyncpg.PostgresError: As open_session().
     """
-    options: dict[str, Any] = {
-        "timeout": timeout,
-        "server_settings": {"application_name": name[:63]},
-    }
-    async with asyncio.timeout(timeout):
-        connection: Connection = await asyncpg.connect(dsn, **options)
+    async with _deadline(timeout):
+        connection = await open_session(dsn, name, timeout, writes=writes)
         try:
             # By the simple protocol, which prepares nothing.
             done = await connection.execute(_session(connection, timeout))
@@ -107,12 +277,7 @@ async def connect(dsn: str, name: str, timeout: float) -> Connection:  # noqa: A
         if done != "SELECT 0":
             return connection
         connection.terminate()
-        return await asyncpg.connect(
-            dsn,
-            connection_class=_PooledConnection,
-            statement_cache_size=0,
-            **options,
-        )
+        return await open_session(dsn, name, timeout, writes=writes, pooled=True)
 
 
 async def reset(connection: Connection, timeout: float) -> None:  # noqa: ASYNC109
@@ -162,6 +327,8 @@ class Session:
         name: The application_name.
         role: What it is for, in the log.
         timeout: Deadline of a connect and of a call, in seconds.
+        after: A session that has to be open before this one: where the server has no
+            room for both, a claim whose end can't be written helps nobody.
 
     Attributes:
         up_since: When its connection was opened, on the monotonic clock; None: it has
@@ -176,6 +343,7 @@ class Session:
         name: str,
         role: str,
         timeout: float,
+        after: "Session | None" = None,
     ) -> None:
         self.role = role
         self.up_since: float | None = None
@@ -184,6 +352,7 @@ class Session:
         self.dsn = dsn
         self._name = name
         self.timeout = timeout
+        self._after = after
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
 
@@ -217,7 +386,8 @@ class Session:
                             answer = await query(await self._connected())
                     except Exception as error:
                         refused = self._connection is None and not is_first
-                        if not (refused or is_transient(error)):
+                        is_wrong = is_first and isinstance(error, ConfigurationError)
+                        if is_wrong or not (refused or is_transient(error)):
                             self.answered_at = monotonic()  # no is an answer, too
                             raise
                         failures += 1
@@ -235,10 +405,17 @@ class Session:
             finally:
                 self.fault = None
 
+    async def open(self) -> None:
+        """Have a connection, and try until there is one."""
+        if self._connection is None or self._connection.is_closed():
+            await self.call(check_writable)
+
     async def _connected(self) -> Connection:
         if self._connection is not None and self._connection.is_closed():
             self._connection = None
         if self._connection is None:
+            if self._after is not None:
+                await self._after.open()
             self._connection = await connect(self.dsn, self._name, self.timeout)
             self.up_since = monotonic()
         return self._connection

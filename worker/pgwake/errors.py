@@ -20,6 +20,10 @@ class ConfigurationError(PgwakeError):
     """What was asked for can't work as it is set up; the message says what to do."""
 
 
+class UnusableUrlError(ConfigurationError, ConnectionError):
+    """The database can't be reached as its URL says; the message says what to do."""
+
+
 class EmbeddedServerError(PgwakeError):
     """A program of the embedded PostgreSQL failed; its log's last lines follow."""
 

@@ -10,7 +10,14 @@ import structlog
 
 from pgwake import queue
 from pgwake.bell import Bell, Cause, Role, Wish
-from pgwake.connection import FAULTS, Connection, backoff, connect, describe
+from pgwake.connection import (
+    FAULTS,
+    Connection,
+    backoff,
+    check_writable,
+    connect,
+    describe,
+)
 from pgwake.metrics import Metrics
 from pgwake.pause import pause
 from pgwake.pooler import PooledError, check_listening
@@ -127,6 +134,7 @@ class Listener:
             connection.terminate()
 
     async def _begin(self, connection: Connection) -> None:
+        await check_writable(connection)  # else nothing would ever be heard
         await connection.add_listener(queue.CHANNEL, self._rung)
         await connection.add_listener(queue.BATON_CHANNEL, self._passed)
         await connection.add_listener(queue.CANCEL_CHANNEL, self._cancelled)
@@ -158,7 +166,7 @@ class Listener:
         if wait > PING_SECONDS:
             # A half-open socket raises nothing by itself, for hours.
             async with asyncio.timeout(self._timeout):
-                await connection.execute("select")
+                await check_writable(connection)
 
     def _rung(self, _: object, _pid: int, _channel: str, name: object) -> None:
         if (bell := self._bells.get(str(name))) is not None:

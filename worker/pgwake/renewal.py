@@ -82,6 +82,7 @@ class Renewal:
         self.pulse.start()
         while True:
             self.pulse.beat()
+            await self._session.open()  # before it is needed, and there is no room
             await pause(self._more, LOOK_SECONDS)
             self._more.clear()
             for lease_seconds, jobs in self._due().items():

@@ -20,14 +20,14 @@ class Service:
     """Reports, transactions and the parents' results; one a process.
 
     Its connections are opened when they are needed: one for questions, and one for each
-    transaction that is open at once, which are closed when they were idle for five
-    minutes.
+    transaction that is open at once, up to a limit, which are closed when they were
+    idle for five minutes.
 
     Args:
         dsn: The database's URL.
         name: The application_name.
         timeout: Deadline of a connect and of a statement of its own, in seconds.
-        slots: How many jobs run at once: each has one transaction at most.
+        most: How many transactions may be open at once; more wait for their turn.
         finisher: Told of jobs that are completed.
         reports: Where reports of progress go.
     """
@@ -37,7 +37,7 @@ class Service:
         dsn: str,
         name: str,
         timeout: float,
-        slots: int,
+        most: int,
         finisher: Finisher,
         reports: Reports,
     ) -> None:
@@ -45,7 +45,8 @@ class Service:
         self.timeout = timeout
         self._dsn = dsn
         self._name = name
-        self._slots = slots
+        self._most = most
+        self._turns = asyncio.Semaphore(most)
         self._finisher = finisher
         self._reports = reports
         self._session = Session(dsn, name, "handlers", timeout)
@@ -79,11 +80,23 @@ class Service:
         return None
 
     async def acquire(self) -> Connection:
-        """Return a connection of the pool; tries for as long as a query may take."""
+        """Return a connection of the pool, to a server that takes writes.
+
+        Waits for its turn as long as the job may run, then tries for as long as a query
+        may take.
+        """
+        await self._turns.acquire()
+        try:
+            return await self._acquire()
+        except BaseException:
+            self._turns.release()
+            raise
+
+    async def _acquire(self) -> Connection:
         if self._pool is None:
             self._pool = await asyncpg.create_pool(  # waits for nothing yet
                 min_size=0,
-                max_size=self._slots,
+                max_size=self._most,
                 connect=self._connect,
                 reset=partial(connections.reset, timeout=self.timeout),
             )
@@ -92,22 +105,39 @@ class Service:
             async with asyncio.timeout(self.timeout):
                 while True:
                     try:
-                        return cast(Connection, await self._pool.acquire())
+                        lent = cast(Connection, await self._pool.acquire())
+                        await self._check(lent)
                     except Exception as error:
                         if not is_transient(error):
                             raise
                         failures, last = failures + 1, error
                         await asyncio.sleep(backoff(failures))
+                    else:
+                        return lent
         except TimeoutError:
             raise TimeoutError(
                 f"no connection to the database within {self.timeout:g} s"
             ) from last
+
+    async def _check(self, lent: Connection) -> None:
+        """Give back what is lost, or has been demoted, since it was used last."""
+        try:
+            await connections.check_writable(lent)
+        except BaseException:
+            with suppress(asyncpg.InterfaceError):
+                lent.terminate()
+            await self._give_back(lent)
+            raise
 
     async def _connect(self, *_: Any, **__: Any) -> Connection:
         return await connections.connect(self._dsn, self._name, self.timeout)
 
     async def release(self, connection: Connection) -> None:
         """Take one back; one that can't be used again is closed."""
+        self._turns.release()
+        await self._give_back(connection)
+
+    async def _give_back(self, connection: Connection) -> None:
         assert self._pool is not None  # noqa: S101, it came from there
         failures = (
             OSError,

@@ -5,7 +5,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import (
     AliasChoices,
@@ -19,6 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from pgwake.address import Rule
 from pgwake.errors import ConfigurationError
+from pgwake.hosts import url_problem
 from pgwake.signing import parse_secrets
 
 DEFAULT_LEASE = 300.0
@@ -97,6 +97,13 @@ class Settings(BaseSettings):
     )
     query_timeout: Seconds = Field(
         default=15.0, description="deadline of a query, and of a connect"
+    )
+    transaction_sessions: int = Field(
+        default=10,
+        ge=1,
+        le=1000,
+        description="sessions that a process has at most for job.transaction(); "
+        "further blocks wait until one is free",
     )
     http_host: str = Field(default="0.0.0.0", description="where HTTP listens")  # noqa: S104
     http_port: int = Field(
@@ -182,11 +189,8 @@ class Settings(BaseSettings):
     @field_validator("database_url", "listen_url")
     @classmethod
     def _check_url(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not _is_url(value.get_secret_value()):
-            raise ValueError(
-                "must be a URL such as postgresql://user:password@host:5432/name, with "
-                "special characters of the password as %40 and the like"
-            )
+        if value is not None and (problem := url_problem(value.get_secret_value())):
+            raise ValueError(problem)
         return value
 
     @field_validator("api_token")
@@ -348,17 +352,6 @@ def _once(pairs: Sequence[str]) -> Sequence[str]:
     if len(set(kinds)) < len(kinds):
         raise ValueError("a kind is named twice")
     return pairs
-
-
-def _is_url(text: str) -> bool:
-    """Whether it can be a database's URL; several hosts are allowed."""
-    try:
-        parts = urlsplit(text)
-        hosts = parts.netloc.rpartition("@")[2].split(",")
-        ports = [urlsplit(f"//{host}").port for host in hosts]
-    except ValueError:
-        return False
-    return parts.scheme in ("postgresql", "postgres") and 0 not in ports
 
 
 def _problem(item: Any, flags: dict[str, Any]) -> str:

@@ -47,18 +47,30 @@ UniqueKey = Annotated[str | None, typer.Option(help="Only with this unique key."
 Kind = Annotated[str | None, typer.Option("--kind", help="Only of this kind.")]
 
 
-def ask(database_url: str | None, question: Callable[[Connection], Awaitable[T]]) -> T:
+def ask(
+    database_url: str | None,
+    question: Callable[[Connection], Awaitable[T]],
+    *,
+    writes: bool = True,
+) -> T:
     """Ask on a connection of its own."""
     settings = Settings.load(database_url=database_url)
 
     async def asking() -> T:
-        connection = await connect(settings.dsn, "pgwake:cli", settings.query_timeout)
+        connection = await connect(
+            settings.dsn, "pgwake:cli", settings.query_timeout, writes=writes
+        )
         try:
             return await question(connection)
         finally:
             connection.terminate()
 
     return asyncio.run(asking())
+
+
+def read(database_url: str | None, question: Callable[[Connection], Awaitable[T]]) -> T:
+    """Ask what changes nothing: of several hosts any will do, a standby too."""
+    return ask(database_url, question, writes=False)
 
 
 def console() -> Console:

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import structlog
 
-from pgwake.connection import FAULTS, backoff, connect, describe
+from pgwake.connection import FAULTS, backoff, check_writable, connect, describe
 from pgwake.pause import pause
 from pgwake.pooler import check_listening
 from pgwake.queue import producer
@@ -84,7 +84,7 @@ class Watcher:
             while not await pause(lost, PING_SECONDS):
                 # A half-open socket raises nothing by itself, for hours.
                 async with asyncio.timeout(TIMEOUT_SECONDS):
-                    await connection.execute("select")
+                    await check_writable(connection)
             raise ConnectionResetError("the session has ended")
         finally:
             connection.terminate()

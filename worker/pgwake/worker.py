@@ -133,10 +133,12 @@ class Worker:
         self.registry.check()
         settings, application = self.settings, names.application_name(self.name)
 
-        def session(role: str) -> Session:
-            return Session(settings.dsn, application, role, settings.query_timeout)
+        def session(role: str, after: Session | None = None) -> Session:
+            seconds = settings.query_timeout
+            return Session(settings.dsn, application, role, seconds, after)
 
-        claims, ends, chores = session("claims"), session("ends"), session("upkeep")
+        ends, chores = session("ends"), session("upkeep")
+        claims = session("claims", ends)
         try:
             async with worker_default(settings.dsn):
                 await self._work(claims, ends, chores)
@@ -218,7 +220,7 @@ class Worker:
             settings.dsn,
             names.handlers_application_name(self.name),
             settings.query_timeout,
-            slots,
+            min(slots, settings.transaction_sessions),
             finisher,
             reports,
         )

@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from pgwake.adapters.base import AsyncAdapter
+from pgwake.connection import Connection, open_session
 from pgwake.queue import producer
 
 CONNECT_SECONDS = 10.0
 QUERY_SECONDS = 30.0
-POOL_SIZE = 10
+POOL_SIZE = 5
 
 
 class ConnectionAdapter(AsyncAdapter):
@@ -66,28 +68,38 @@ class UrlAdapter(AsyncAdapter):
 
     async def ask(self, sql: str, argument: str | None) -> str:
         """Run a statement."""
-        async with (await self._opened()).acquire(timeout=QUERY_SECONDS) as connection:
-            async with asyncio.timeout(QUERY_SECONDS):
-                return await ConnectionAdapter(connection).ask(sql, argument)
+        async with self._lent() as connection, asyncio.timeout(QUERY_SECONDS):
+            return await ConnectionAdapter(connection).ask(sql, argument)
 
     async def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
-        async with (await self._opened()).acquire(timeout=QUERY_SECONDS) as connection:
+        async with self._lent() as connection:
             await ConnectionAdapter(connection).copy(chunks)
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[Any]:
+        pool = await self._opened()
+        try:
+            async with pool.acquire(timeout=QUERY_SECONDS) as connection:
+                yield connection
+        except asyncpg.ReadOnlySQLTransactionError:
+            # The server has been demoted; the next session may find another.
+            await pool.expire_connections()
+            raise
 
     async def _opened(self) -> "asyncpg.Pool[asyncpg.Record]":
         loop = asyncio.get_running_loop()
         if self._pool is None or self._loop is not loop:
             self._loop = loop
             self._pool = await asyncpg.create_pool(  # no wait: it opens none yet
-                self._url,
-                min_size=0,
-                max_size=POOL_SIZE,
-                timeout=CONNECT_SECONDS,
-                statement_cache_size=0,
-                server_settings={"application_name": "pgwake:producer"},
+                min_size=0, max_size=POOL_SIZE, connect=self._connect
             )
         return self._pool
+
+    async def _connect(self, *_: Any, **__: Any) -> Connection:
+        return await open_session(
+            self._url, "pgwake:producer", CONNECT_SECONDS, pooled=True
+        )
 
     async def close(self) -> None:
         """Close the pool."""

@@ -63,7 +63,13 @@ class Pool:
             OSError: There is no connection.
             asyncpg.PostgresError: The server has refused it; nothing is committed.
         """
-        return await self._ask(query, self._timeout, may_write=True)
+        try:
+            return await self._ask(query, self._timeout, may_write=True)
+        except asyncpg.ReadOnlySQLTransactionError:
+            # The server has been demoted; the next session may find another.
+            if self._pool is not None:
+                await self._pool.expire_connections()
+            raise
 
     async def _ask(
         self,

@@ -35,6 +35,7 @@ from typing import Annotated, Literal
 import asyncpg
 import typer
 
+from pgwake.connection import FAULTS
 from pgwake.install import install
 
 from .cluster import CHECKOUT, LOOP_WAIT, RETRY_TIMEOUT, TTL, Cluster, until
@@ -47,7 +48,7 @@ LEASE = 30
 PRODUCERS = 10
 BATCH = 5
 CALM_SECONDS = 10.0  # before each fault, with all nodes well
-SILENCE_SECONDS = 5.0  # that another leads, until a stopped leader goes on
+ALONE_SECONDS = 20.0  # that another leads, until the old leader may come back
 RATE_SECONDS = 2.0  # over which a rate is measured
 ANSWER_SECONDS = 3.0  # that a producer waits for its commit
 CONNECT_SECONDS = 1.5
@@ -95,6 +96,12 @@ class Fault:
     inserts: float | None = None
     completions: float | None = None
     rate: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether producers and worker came back, and before the old leader did."""
+        times = (self.inserts, self.completions)
+        return all(t is not None and t < (self.back_at or t + 1) for t in times)
 
 
 @dataclass(slots=True)
@@ -259,12 +266,7 @@ class Producers:
             self._number += BATCH
             try:
                 await connection.execute(INSERT, numbers, timeout=ANSWER_SECONDS)
-            except (
-                OSError,
-                TimeoutError,
-                asyncpg.PostgresError,
-                asyncpg.InterfaceError,
-            ):
+            except FAULTS:
                 self.unanswered.update(numbers)
                 connection.terminate()
                 connection = None
@@ -277,9 +279,7 @@ class Producers:
         # In another order each time, or one that accepts and never answers would be
         # asked first for ever.
         names = random.sample(list(self.cluster.nodes), 3)
-        with suppress(
-            OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError
-        ):
+        with suppress(*FAULTS):
             return await asyncpg.connect(
                 self.cluster.url_of(*names), timeout=CONNECT_SECONDS
             )
@@ -351,7 +351,7 @@ class Report:
             self.account.closes(is_synchronous=self.synchronous != "off")
             and self.worker_pids[0] == self.worker_pids[1]
             and self.worker_exit_code == 0
-            and all(fault.inserts and fault.completions for fault in self.faults)
+            and all(fault.is_over for fault in self.faults)
         )
 
 
@@ -438,7 +438,7 @@ async def _do(cluster: Cluster, kind: Kind) -> Fault:
         steps[kind][0](leader)
     await until(is_followed, f"another than {leader} leads")
     if kind in steps:
-        await asyncio.sleep(SILENCE_SECONDS)
+        await asyncio.sleep(ALONE_SECONDS)
         steps[kind][1](leader)
         fault.back_at = time.time() - fault.at
     await cluster.until_standby(leader)

@@ -168,6 +168,7 @@ class Session:
             none.
         answered_at: When the last call had its answer, likewise.
         fault: Why the call that goes on has no answer yet; None: nothing is wrong.
+        failed_at: When a call last lost its connection, on the monotonic clock.
     """
 
     def __init__(
@@ -181,6 +182,7 @@ class Session:
         self.up_since: float | None = None
         self.answered_at: float | None = None
         self.fault: Fault | None = None
+        self.failed_at: float | None = None
         self.dsn = dsn
         self._name = name
         self.timeout = timeout
@@ -247,7 +249,8 @@ class Session:
         if failures <= 3 and getattr(error, "sqlstate", None) in _AT_ONCE:
             return
         self.close()
-        since = monotonic() if self.fault is None else self.fault.since
+        self.failed_at = monotonic()
+        since = self.failed_at if self.fault is None else self.fault.since
         self.fault = Fault(since, getattr(error, "sqlstate", None))
         report = log.warning if failures == 1 else log.debug
         report(

@@ -4,8 +4,8 @@ Three PostgreSQL servers under Patroni (tests/chaos/cluster.py), one supervisor 
 worker processes, and producers that insert 500 jobs a second, five in a transaction,
 all by URLs with three hosts. Each round has three faults: kill -9 of the leader's
 Patroni, server and backends; a switchover; and SIGSTOP of all of the leader, which goes
-on when another leads, its sessions still there. A node that was down comes back as a
-standby before the next fault.
+on 20 s after another leads, its sessions still there. It comes back as a standby before
+the next fault. One job in a thousand takes 20 s, so that some ten run at each fault.
 
 At the end the database, the producers and the handlers must tell the same story: each
 job whose commit was answered is there and completed, none has failed, and a job ran
@@ -55,7 +55,8 @@ CONNECT_SECONDS = 1.5
 
 INSERT = """
 insert into pgwake.jobs (queue, kind, payload)
-select 'failover', 'failover', jsonb_build_object('number', n, 'seconds', 0.01)
+select 'failover', 'failover', jsonb_build_object(
+  'number', n, 'seconds', case when n % 1000 = 0 then 20 else 0.01 end)
 from unnest($1::bigint[]) as n
 """
 ROWS = """

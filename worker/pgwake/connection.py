@@ -71,7 +71,16 @@ select pg_advisory_unlock_all();
 discard temp;
 """
 
+# SQLSTATEs, by class or code, of a server that is going down or can't be reached, or
+# was demoted.
+_GONE = ("08", "57P", "25006")
+
 MAX_BACKOFF_SECONDS = 2.0
+
+# By URL: when a session of this process last lost its server, on the monotonic clock.
+# After a failover the others, idle meanwhile, may still have the old one: it would be
+# silent until their own time-out, or answer from before, should it come back.
+_lost_at: dict[str, float] = {}
 
 
 class _PooledConnection(asyncpg.Connection):
@@ -238,20 +247,31 @@ class Session:
                 self.fault = None
 
     async def _connected(self) -> Connection:
-        if self._connection is not None and self._connection.is_closed():
-            self._connection = None
+        if self._connection is not None and (
+            self._connection.is_closed() or self._may_be_lost()
+        ):
+            self.close()
         if self._connection is None:
             self._connection = await connect(self.dsn, self._name, self.timeout)
             self.up_since = monotonic()
         return self._connection
 
+    def _may_be_lost(self) -> bool:
+        """Whether another has lost the server since this session was answered."""
+        heard_at = max(self.up_since or 0.0, self.answered_at or 0.0)
+        return _lost_at.get(self.dsn, 0.0) > heard_at
+
     async def _recover(self, error: Exception, failures: int) -> None:
-        if failures <= 3 and getattr(error, "sqlstate", None) in _AT_ONCE:
+        code = getattr(error, "sqlstate", None) or ""
+        if failures <= 3 and code in _AT_ONCE:
             return
-        self.close()
         self.failed_at = monotonic()
+        is_gone = isinstance(error, _LOST) or code.startswith(_GONE)
+        if is_gone and self._connection is not None:
+            _lost_at[self.dsn] = self.failed_at
+        self.close()
         since = self.failed_at if self.fault is None else self.fault.since
-        self.fault = Fault(since, getattr(error, "sqlstate", None))
+        self.fault = Fault(since, code or None)
         report = log.warning if failures == 1 else log.debug
         report(
             "session failed",

@@ -71,16 +71,7 @@ select pg_advisory_unlock_all();
 discard temp;
 """
 
-# SQLSTATEs, by class or code, of a server that is going down or can't be reached, or
-# was demoted.
-_GONE = ("08", "57P", "25006")
-
 MAX_BACKOFF_SECONDS = 2.0
-
-# By URL: when a session of this process last lost its server, on the monotonic clock.
-# After a failover the others, idle meanwhile, may still have the old one: it would be
-# silent until their own time-out, or answer from before, should it come back.
-_lost_at: dict[str, float] = {}
 
 
 class _PooledConnection(asyncpg.Connection):
@@ -161,6 +152,13 @@ def describe(error: BaseException) -> str:
 def backoff(attempt: int, cap: float = MAX_BACKOFF_SECONDS) -> float:
     """Seconds to wait before this attempt to connect (1, 2, ...): full jitter."""
     return random.uniform(0.02, min(cap, 0.1 * 2 ** min(attempt, 10)))  # noqa: S311
+
+
+# By URL: when a session of this process last lost its server, on the monotonic clock.
+# After a failover the others, idle meanwhile, may still have the old one: it would be
+# silent until their own time-out, or answer from before, should it come back.
+_lost_at: dict[str, float] = {}
+_GONE = ("08", "57P", "25006")  # connection, operator, read-only; as in _TRANSIENT
 
 
 class Session:

@@ -185,6 +185,28 @@ WRAPPER
   mv "$1.new" "$1"
 }
 
+# What tests/chaos/failover.py needs, and asks for itself: the store that Patroni elects
+# its leaders by, a program in Go, and Patroni, which shares no library with the tests.
+unpack_etcd() {
+  say "unpacking Debian's etcd"
+  update_apt "$1.new"
+  unpack_packages "$1.new" etcd-server
+  ln -s ../usr/bin/etcd "$1.new/bin/etcd"
+  mv "$1.new" "$1"
+}
+
+unpack_patroni() {
+  say "making a virtual environment with Patroni"
+  "$venv/bin/python" -m venv --clear "$1.new"
+  "$1.new/bin/python" -m pip install -qq --disable-pip-version-check \
+    --require-hashes --requirement tests/chaos/patroni.txt
+  cat >"$1.new/bin/patroni" <<'WRAPPER'
+#!/bin/sh
+exec "${0%/*}/python" -m patroni "$@"
+WRAPPER
+  mv "$1.new" "$1"
+}
+
 # add_tool NAME: to the end of the search path, unless the system has it.
 add_tool() {
   local folder=$checkout/.cache/$1-$release

@@ -319,6 +319,13 @@ def backoff(attempt: int, cap: float = MAX_BACKOFF_SECONDS) -> float:
     return random.uniform(0.02, min(cap, 0.1 * 2 ** min(attempt, 10)))  # noqa: S311
 
 
+# By URL: when a session of this process last lost its server, on the monotonic clock.
+# After a failover the others, idle meanwhile, may still have the old one: it would be
+# silent until their own time-out, or answer from before, should it come back.
+_lost_at: dict[str, float] = {}
+_GONE = ("08", "57P", "25006")  # connection, operator, read-only; as in _TRANSIENT
+
+
 class Session:
     """One connection, opened when needed, replaced when it fails; calls take turns.
 
@@ -335,6 +342,7 @@ class Session:
             none.
         answered_at: When the last call had its answer, likewise.
         fault: Why the call that goes on has no answer yet; None: nothing is wrong.
+        failed_at: When a call last lost its connection, on the monotonic clock.
     """
 
     def __init__(
@@ -349,6 +357,7 @@ class Session:
         self.up_since: float | None = None
         self.answered_at: float | None = None
         self.fault: Fault | None = None
+        self.failed_at: float | None = None
         self.dsn = dsn
         self._name = name
         self.timeout = timeout
@@ -411,8 +420,10 @@ class Session:
             await self.call(check_writable)
 
     async def _connected(self) -> Connection:
-        if self._connection is not None and self._connection.is_closed():
-            self._connection = None
+        if self._connection is not None and (
+            self._connection.is_closed() or self._may_be_lost()
+        ):
+            self.close()
         if self._connection is None:
             if self._after is not None:
                 await self._after.open()
@@ -420,12 +431,22 @@ class Session:
             self.up_since = monotonic()
         return self._connection
 
+    def _may_be_lost(self) -> bool:
+        """Whether another has lost the server since this session was answered."""
+        heard_at = max(self.up_since or 0.0, self.answered_at or 0.0)
+        return _lost_at.get(self.dsn, 0.0) > heard_at
+
     async def _recover(self, error: Exception, failures: int) -> None:
-        if failures <= 3 and getattr(error, "sqlstate", None) in _AT_ONCE:
+        code = getattr(error, "sqlstate", None) or ""
+        if failures <= 3 and code in _AT_ONCE:
             return
+        self.failed_at = monotonic()
+        is_gone = isinstance(error, _LOST) or code.startswith(_GONE)
+        if is_gone and self._connection is not None:
+            _lost_at[self.dsn] = self.failed_at
         self.close()
-        since = monotonic() if self.fault is None else self.fault.since
-        self.fault = Fault(since, getattr(error, "sqlstate", None))
+        since = self.failed_at if self.fault is None else self.fault.since
+        self.fault = Fault(since, code or None)
         report = log.warning if failures == 1 else log.debug
         report(
             "session failed",

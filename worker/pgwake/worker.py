@@ -37,6 +37,7 @@ from pgwake.runner import Runner
 from pgwake.sampler import Sampler
 from pgwake.service import Service
 from pgwake.settings import DEFAULT_LEASE, DEFAULT_SLOTS, Settings, parse_queue
+from pgwake.strays import Strays
 from pgwake.upkeep import Upkeep
 
 log = structlog.get_logger()
@@ -171,6 +172,7 @@ class Worker:
         quarantine = Quarantine(
             claimers, chores, gate=gate.lock, poll_interval=settings.poll_interval
         )
+        strays = Strays(claims, self.name, holdings, gate)
         feeds = [claimer.feed for claimer in claimers]
         self._show_slots(feeds)
 
@@ -248,6 +250,7 @@ class Worker:
                 tasks.start_soon(finisher.run)
                 tasks.start_soon(reports.run)
                 tasks.start_soon(upkeep.run)
+                tasks.start_soon(strays.run)
                 for feed in feeds:
                     runner.open(feed)
                 async with anyio.create_task_group() as claiming:

@@ -29,6 +29,12 @@ select pgwake.fail_jobs($1, $2, errors => $3, tracebacks => $4, reasons => $5,
                         retryables => $6, retry_ins => $7)
 """
 _RELEASE_JOBS = "select pgwake.release_jobs($1, $2, $3, $4, $5)"
+_LEASES_OF = """
+select j.id, j.lease_id
+from pgwake.jobs as j
+where j.status = 'running' and j.claimed_by = $1
+order by j.id
+"""
 _EXTEND_LEASES = "select pgwake.extend_leases($1, $2, $3)"
 _RELEASE_WORKER_JOBS = "select * from pgwake.release_worker_jobs($1)"
 _NEXT_SUSPECT_AT = """
@@ -259,6 +265,12 @@ async def release_jobs(
         _RELEASE_JOBS, job_ids, lease_ids, reason, delays, errors
     )
     return outcomes
+
+
+async def leases_of(connection: Connection, worker: str) -> list[tuple[int, UUID]]:
+    """Return (id, lease_id) of the jobs that a worker has claimed and not ended."""
+    rows = await connection.fetch(_LEASES_OF, worker)
+    return [(row[0], row[1]) for row in rows]
 
 
 async def extend_leases(

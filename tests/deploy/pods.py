@@ -27,13 +27,21 @@ import typer
 import yaml
 
 from . import podman as containers
-from .containers import Failure, build, expect, say, until
+from .containers import FaultError, build, expect, say, until
 from .manifests import KUBERNETES, Json, pod_templates, render
 from .podman import POSTGRES, Podman
 
 NETWORK, DATABASE = "pgwakepods", "pgwakepods-postgres"
-INIT, WORKER = "pgwake-init", "pgwake-worker"
-OWNER, LOGIN = "pgwake", "jobs_worker"  # and their passwords
+INIT, WORKER, API = "pgwake-init", "pgwake-worker", "pgwake-api"
+# Who logs in to the database, and what by: the role that it is in, and the Secret.
+OWNER = "pgwake"
+LOGINS = {"jobs_worker": "pgwake_worker", "jobs_admin": "pgwake_admin"}
+SECRETS = {
+    "pgwake-owner": OWNER,
+    "pgwake-worker": "jobs_worker",
+    "pgwake-admin": "jobs_admin",
+}
+TOKEN = "only-for-these-tests"  # noqa: S105, for a server that lives a minute
 HANDLERS = {"short": "/bin/sleep 10", "long": "/bin/sleep 600"}
 OUTAGE_SECONDS = 40  # readiness takes 15 s to know
 
@@ -47,6 +55,9 @@ def overlay(folder: Path) -> list[Json]:
     }
     kustomization = {
         "resources": [os.path.relpath(KUBERNETES / "base", folder.resolve())],
+        "components": [
+            os.path.relpath(KUBERNETES / "components/api", folder.resolve())
+        ],
         "configMapGenerator": [settings],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
@@ -81,12 +92,17 @@ class Cluster:
         except psycopg.OperationalError:
             return False
 
-    def make_secret(self, name: str, role: str) -> None:
-        """Make the Secret that pods have the database's URL from."""
-        url = f"postgresql://{role}:{role}@{DATABASE}:5432/pgwake"
-        file = self._folder / f"{name}.json"
-        file.write_text(json.dumps({"url": base64.b64encode(url.encode()).decode()}))
-        self.podman("secret", "create", name, file)
+    def make_secrets(self) -> None:
+        """Make those that the pods have the database's URL from."""
+        for name, role in SECRETS.items():
+            url = f"postgresql://{role}:{role}@{DATABASE}:5432/pgwake"
+            values = {"url": url, "token": TOKEN}
+            coded = {
+                k: base64.b64encode(v.encode()).decode() for k, v in values.items()
+            }
+            file = self._folder / f"{name}.json"
+            file.write_text(json.dumps(coded))
+            self.podman("secret", "create", name, file)
 
     def spec(self, name: str) -> Json:
         """Return the spec of the pods of that Job or Deployment."""
@@ -96,7 +112,7 @@ class Cluster:
     def play(self, name: str) -> None:
         """Run such a pod."""
         spec = self.spec(name)
-        spec["containers"] = [
+        containers = [
             {field: value for field, value in one.items() if "Probe" not in field}
             for one in spec["containers"]
         ]
@@ -105,24 +121,32 @@ class Cluster:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name},
-            "spec": spec,
+            "spec": {**spec, "containers": containers},
         }
         file = self._folder / f"{name}.yaml"
         file.write_text(yaml.safe_dump_all([*settings, pod]))
         self.podman("play", "kube", "--network", NETWORK, file)
 
-    def ask(self, probe: str) -> int | None:
-        """Ask one of the worker's probes; the status, None if there is no answer."""
-        [container] = self.spec(WORKER)["containers"]
+    def ask(self, name: str, probe: str) -> int | None:
+        """Ask one of a pod's probes; the status, None if there is no answer."""
+        [container] = self.spec(name)["containers"]
         asked = container[f"{probe}Probe"]
-        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        infra = self.podman("pod", "inspect", "-f", "{{.InfraContainerID}}", WORKER)
-        url = f"http://{self._address(infra)}:{ports[asked['httpGet']['port']]}"
+        path, port = asked["httpGet"]["path"], asked["httpGet"]["port"]
         try:
-            path = asked["httpGet"]["path"]
-            return httpx.get(url + path, timeout=asked["timeoutSeconds"]).status_code
+            answer = self.get(name, path, port=port, timeout=asked["timeoutSeconds"])
         except httpx.HTTPError:
             return None
+        return answer.status_code
+
+    def get(self, name: str, path: str, port: str, timeout: float) -> httpx.Response:
+        """Ask a pod by a port's name."""
+        [container] = self.spec(name)["containers"]
+        ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+        infra = self.podman("pod", "inspect", "-f", "{{.InfraContainerID}}", name)
+        url = f"http://{self._address(infra)}:{ports[port]}{path}"
+        return httpx.get(
+            url, timeout=timeout, headers={"Authorization": f"Bearer {TOKEN}"}
+        )
 
     def _address(self, container: str) -> str:
         address = f'{{{{(index .NetworkSettings.Networks "{NETWORK}").IPAddress}}}}'
@@ -144,10 +168,10 @@ def started(podman: Podman, folder: Path) -> Iterator[Cluster]:
         until("PostgreSQL answers", cluster.answers)
         yield cluster
     finally:
-        for pod in (INIT, WORKER):
+        for pod in (INIT, WORKER, API):
             podman("pod", "rm", "--force", "--ignore", pod)
         podman("rm", "--force", "--ignore", "--volumes", "--time", "0", DATABASE)
-        for secret in ("pgwake-owner", "pgwake-worker"):
+        for secret in SECRETS:
             podman.succeeds("secret", "rm", secret)
         podman.succeeds("volume", "rm", "tmp")  # the emptyDir
         podman("network", "rm", NETWORK)
@@ -155,29 +179,28 @@ def started(podman: Podman, folder: Path) -> Iterator[Cluster]:
 
 
 def run_init(cluster: Cluster) -> None:
-    """Run it as two deploys do, then let the workers' role log in."""
+    """Run it as two deploys do, then make the roles that log in."""
     say("the init Job's pod, twice")
-    cluster.make_secret("pgwake-owner", OWNER)
     for _ in range(2):
         cluster.play(INIT)
         expect("exit code", cluster.podman("wait", f"{INIT}-pgwake"), "0")
         say(f"  {cluster.podman('logs', f'{INIT}-pgwake')}")
         cluster.podman("pod", "rm", INIT)
     with cluster.connected() as connection:
-        connection.execute(
-            f"create role {LOGIN} login password '{LOGIN}' in role pgwake_worker"
-        )
+        for login, role in LOGINS.items():
+            connection.execute(
+                f"create role {login} login password '{login}' in role {role}"
+            )
 
 
 def run_worker(cluster: Cluster) -> None:
     """Start the worker's pod and look at it, before and while the database is away."""
     podman, inside = cluster.podman, f"{WORKER}-pgwake"
     say("the worker's pod")
-    cluster.make_secret("pgwake-worker", LOGIN)
     cluster.play(WORKER)
-    seconds = until("startupProbe", lambda: cluster.ask("startup") == 200)
+    seconds = until("startupProbe", lambda: cluster.ask(WORKER, "startup") == 200)
     say(f"  started after {seconds:.1f} s")
-    seconds = until("readinessProbe", lambda: cluster.ask("readiness") == 200)
+    seconds = until("readinessProbe", lambda: cluster.ask(WORKER, "readiness") == 200)
     say(f"  ready {seconds:.1f} s later")
     expect("it runs as", podman("exec", inside, "id", "-u"), "10001")
     rights = podman("exec", inside, "grep", "CapBnd", "/proc/1/status").split()[1]
@@ -194,22 +217,45 @@ def run_worker(cluster: Cluster) -> None:
     say(f"the database is away for {OUTAGE_SECONDS} s")
     podman("stop", DATABASE)
     began = time.monotonic()
-    seconds = until("not ready", lambda: cluster.ask("readiness") == 503)
+    seconds = until("not ready", lambda: cluster.ask(WORKER, "readiness") == 503)
     say(f"  not ready after {seconds:.1f} s")
     statuses = set()
     while time.monotonic() - began < OUTAGE_SECONDS:
-        statuses.add(cluster.ask("liveness"))
+        statuses.add(cluster.ask(WORKER, "liveness"))
         time.sleep(1)
     expect("livenessProbe", statuses, {200})
     podman("start", DATABASE)
-    seconds = until("ready again", lambda: cluster.ask("readiness") == 200)
+    seconds = until("ready again", lambda: cluster.ask(WORKER, "readiness") == 200)
     say(f"  ready {seconds:.1f} s after its start")
+
+
+def run_api(cluster: Cluster) -> None:
+    """Start the pod of the status page and the API, and stop it."""
+    say("the API's pod")
+    cluster.play(API)
+    seconds = until("readinessProbe", lambda: cluster.ask(API, "readiness") == 200)
+    say(f"  ready after {seconds:.1f} s")
+    answer = cluster.get(API, "/api/queue/stats", "http", 5)
+    expect("its statistics", answer.status_code, 200)
+    stop(cluster, API)
+
+
+def stop(cluster: Cluster, name: str) -> None:
+    """Stop a pod within its grace period."""
+    inside = f"{name}-pgwake"
+    grace = cluster.spec(name)["terminationGracePeriodSeconds"]
+    began = time.monotonic()
+    # Not `podman pod stop`, which takes the network away at once: a kubelet ends the
+    # containers first.
+    cluster.podman("stop", "--time", str(grace), inside)
+    say(f"  stopped after {time.monotonic() - began:.1f} s of {grace} s")
+    code = cluster.podman("inspect", "--format", "{{.State.ExitCode}}", inside)
+    expect("exit code", code, "0")
 
 
 def stop_worker(cluster: Cluster) -> None:
     """Stop the pod as the kubelet does, while jobs run: one fits the grace, one not."""
-    grace = cluster.spec(WORKER)["terminationGracePeriodSeconds"]
-    say("podman pod stop, while a job of 10 s and one of 600 s run")
+    say("the pod is stopped while a job of 10 s and one of 600 s run")
     with cluster.connected() as connection:
 
         def rows(columns: str) -> list[tuple[object, ...]]:
@@ -218,13 +264,7 @@ def stop_worker(cluster: Cluster) -> None:
 
         connection.execute("insert into pgwake.jobs (kind) values ('short'), ('long')")
         until("both run", lambda: rows("status") == [("running",)] * 2)
-        began = time.monotonic()
-        cluster.podman("pod", "stop", "--time", str(grace), WORKER)
-        say(f"  stopped after {time.monotonic() - began:.1f} s of {grace} s")
-        code = cluster.podman(
-            "inspect", "--format", "{{.State.ExitCode}}", f"{WORKER}-pgwake"
-        )
-        expect("exit code", code, "0")
+        stop(cluster, WORKER)
         expect(
             "outcomes",
             rows("kind, status, attempt, crash_count"),
@@ -249,10 +289,12 @@ def main(
             podman.make_stand_ins()
             build(podman)
             with started(podman, folder) as cluster:
+                cluster.make_secrets()
                 run_init(cluster)
+                run_api(cluster)
                 run_worker(cluster)
                 stop_worker(cluster)
-        except (Failure, subprocess.CalledProcessError) as failure:
+        except (FaultError, subprocess.CalledProcessError) as failure:
             say(f"FAILED: {failure}")
             sys.exit(1)
         finally:

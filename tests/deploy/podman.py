@@ -17,6 +17,7 @@ PYTHON = "docker.io/library/python:3.13-slim"
 POSTGRES = "docker.io/library/postgres:18"
 PROMETHEUS = "docker.io/prom/prometheus:v3.5.0"
 
+DEADLINE_SECONDS = 600
 _NEEDS = """\
 This needs Debian, root, and what makes containers:
   apt-get install --no-install-recommends \\
@@ -146,6 +147,7 @@ class Podman:
                 env=self._environment,
                 capture_output=True,
                 check=False,
+                timeout=DEADLINE_SECONDS,
             ).returncode
             == 0
         )
@@ -159,6 +161,7 @@ class Podman:
                 capture_output=True,
                 text=True,
                 check=True,
+                timeout=DEADLINE_SECONDS,
             )
         except subprocess.CalledProcessError as error:
             print(error.stdout, error.stderr)  # noqa: T201

@@ -20,15 +20,15 @@ watch
 """)
 WORKER = PRODUCER | words("""
 bell_key claim_batch claim_jobs claim_next_job complete_job complete_jobs declare_kinds
-due_schedules explain_job extend_leases fail_job fail_jobs fire_schedule forget_worker
-get_metrics get_parent_results is_live lease_outcome list_failed list_kinds
+diagnose due_schedules explain_job extend_leases fail_job fail_jobs fire_schedule
+forget_worker get_adoption get_metrics get_parent_results is_live lease_outcome list_failed list_kinds
 list_schedules list_workers maintain mute next_run_at next_suspect_at
 note_schedule_problem open_writers park pass_baton peek_jobs raise_invalid release_jobs
 release_worker_jobs report_worker retry_delay set_progress set_progresses snooze_job
 sweep_expired_leases unmute unpark
 """)
 ADMIN = WORKER | words("""
-apply_retention cancel_job cancel_jobs force_complete_job force_fail_job merge_patch
+adopt apply_retention cancel_job cancel_jobs force_complete_job force_fail_job merge_patch
 pause_queue pause_schedule purge recount_jobs resume_queue resume_schedule retry_failed
 retry_job schedule unschedule
 """)
@@ -263,12 +263,15 @@ def keep_up(life: Life) -> None:
         (done,) = life.call(worker, "maintain", step=step)
         assert step in done
     assert len(life.call(worker, "get_metrics")) > 5
+    life.call(worker, "diagnose")
+    life.call(worker, "get_adoption")
     life.keep(worker, "forget_worker", worker="w1")
 
 
 def decide(life: Life) -> None:
     """What only admins may."""
     admin = life.admin
+    life.call(admin, "adopt", environment="it's", guard=False)
     life.call(admin, "pause_queue", queue="copies", until="2999-01-02T03:04:05Z")
     life.keep(admin, "resume_queue", queue="copies")
     (failed,) = admin.execute(

@@ -89,8 +89,7 @@ where c.relnamespace = 'pgwake'::regnamespace
 union all
 select 'version', v.version::text, v.serves_from::text from pgwake.schema_version as v
 union all
-select 'installation', i.width::text, concat_ws('|', i.environment,
-  i.identity is not null)
+select 'installation', i.width::text, coalesce(i.environment, '')
 from pgwake.installation as i
 union all
 select 'slot', r.slot::text, r.tried_at::text from pgwake.ring_slots as r

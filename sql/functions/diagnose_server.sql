@@ -46,7 +46,7 @@ begin
     format('the oldest of the %s is %s old, and should have been frozen at %s: at 2 billion nothing can be written',
       replace(i.name, '_', ' '), i.age, i.due_age),
     format('vacuumdb --freeze %s  # first end what pins old rows: old_snapshot and its like',
-      '''' || replace(current_database(), '''', '''\''''') || ''''),
+      '''' || replace(current_database(), '''', '''"''"''') || ''''),
     i.age::double precision
   from (
     select n.*, (n.age - n.due_age)::double precision / (2100000000 - n.due_age) as used

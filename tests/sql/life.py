@@ -21,15 +21,16 @@ watch
 WORKER = PRODUCER | words("""
 bell_key claim_batch claim_jobs claim_next_job complete_job complete_jobs declare_kinds
 diagnose due_schedules explain_job extend_leases fail_job fail_jobs fire_schedule
-forget_worker get_adoption get_metrics get_parent_results is_live lease_outcome list_failed list_kinds
+forget_worker get_adoption get_metrics get_parent_results is_live lease_outcome
+list_failed list_kinds
 list_schedules list_workers maintain mute next_run_at next_suspect_at
 note_schedule_problem open_writers park pass_baton peek_jobs raise_invalid release_jobs
 release_worker_jobs report_worker retry_delay set_progress set_progresses snooze_job
 sweep_expired_leases unmute unpark
 """)
 ADMIN = WORKER | words("""
-adopt apply_retention cancel_job cancel_jobs force_complete_job force_fail_job merge_patch
-pause_queue pause_schedule purge recount_jobs resume_queue resume_schedule retry_failed
+adopt apply_retention cancel_job cancel_jobs force_complete_job force_fail_job
+merge_patch pause_queue pause_schedule purge recount_jobs resume_queue resume_schedule retry_failed
 retry_job schedule unschedule
 """)
 

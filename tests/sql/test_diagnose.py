@@ -11,6 +11,7 @@ import pytest
 
 from pgwake.install import install
 from pgwake.queue import SCHEMA_VERSION
+from sql import release
 from sql.helpers import (
     Listener,
     Row,
@@ -24,7 +25,6 @@ from sql.helpers import (
     set_queue,
 )
 from sql.test_install import empty_database
-from sql.test_upgrades import RELEASES, release
 from support import OWNER, Connect, Connection, wait_for
 
 __all__ = ["empty_database"]
@@ -76,9 +76,9 @@ async def test_a_fresh_database_has_no_findings(connection: Connection) -> None:
 async def test_an_upgraded_database_has_no_findings(
     connect: Connect, empty_database: str, version: int
 ) -> None:
-    assert (RELEASES / f"{version}.sql.gz").exists()
+    assert release.path(version).exists()
     old = await connect(empty_database)
-    await old.execute(release(version))
+    await old.execute(release.script(version))
     await insert(old)
     await install(empty_database)
 

@@ -71,7 +71,8 @@ def is_denied(session: Session, statement: str | sql.Composed) -> bool:
 def all_functions(session: Session) -> list[tuple[str, str]]:
     """Name and a call with nothing but nulls, of all that is no trigger's."""
     return session.execute(
-        "select p.proname::text, format('select pgwake.%I(%s)', p.proname,"
+        "select p.proname::text, format('select pgwake.%I(%s%s)', p.proname,"
+        " case when p.provariadic <> 0 then 'variadic ' end,"
         " (select string_agg('null::' || format_type(t.oid, null), ', ' order by t.n)"
         " from unnest(p.proargtypes) with ordinality as t(oid, n)))"
         " from pg_proc as p where p.pronamespace = to_regnamespace('pgwake')"

@@ -27,6 +27,10 @@ DEFAULT_SLOTS = 10
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], NoDecode]
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,256}")  # what RFC 6750 lets a Bearer have
+_URL_RULE = (
+    "must be a URL such as postgresql://user:password@host:5432/name, with "
+    "special characters of the password as %40 and the like"
+)
 Pairs = Annotated[Mapping[str, str], NoDecode]
 
 
@@ -137,11 +141,13 @@ class Settings(BaseSettings):
 
     http_handlers: Pairs = Field(
         default={},
+        repr=False,  # a URL may hold a password, and a command too
         description="kinds served by HTTP endpoints: a JSON object of their URLs, or "
         "KIND=URL, one a line",
     )
     exec_handlers: Pairs = Field(
         default={},
+        repr=False,
         description="kinds done by commands: as http_handlers, or KIND=COMMAND",
     )
     webhooks: bool = Field(default=False, description="whether to deliver webhooks")
@@ -183,10 +189,7 @@ class Settings(BaseSettings):
     @classmethod
     def _check_url(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not _is_url(value.get_secret_value()):
-            raise ValueError(
-                "must be a URL such as postgresql://user:password@host:5432/name, with "
-                "special characters of the password as %40 and the like"
-            )
+            raise ValueError(_URL_RULE)
         return value
 
     @field_validator("api_token")
@@ -348,6 +351,17 @@ def _once(pairs: Sequence[str]) -> Sequence[str]:
     if len(set(kinds)) < len(kinds):
         raise ValueError("a kind is named twice")
     return pairs
+
+
+def checked_url(text: str) -> str:
+    """Return a database's URL.
+
+    Raises:
+        ConfigurationError: It is none. It may hold a password, so it is not shown.
+    """
+    if not _is_url(text):
+        raise ConfigurationError(f"the database's URL {_URL_RULE}")
+    return text
 
 
 def _is_url(text: str) -> bool:

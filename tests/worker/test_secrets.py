@@ -23,7 +23,7 @@ from worker.processes import StartProcess
 PASSWORD = "canary-of-a-password"  # noqa: S105
 TOKEN = "canary-of-a-token"  # noqa: S105
 SIGNING = base64.b64encode(b"canary of a signing secret").decode()
-SECRETS = (PASSWORD, TOKEN, SIGNING, "canary")
+SECRETS = (PASSWORD, TOKEN, SIGNING)
 
 FAULTS = {
     "wrong password": "postgresql://app_worker:{password}@{host}:{port}/{name}",
@@ -137,7 +137,7 @@ async def test_a_worker_shows_no_secret_whatever_goes_wrong(
 ) -> None:
     port = free_port()
     worker = await start_worker(
-        f"--http=posted=http://app:{PASSWORD}@127.0.0.1:1/",
+        http_handlers=f"posted=http://app:{PASSWORD}@127.0.0.1:1/",
         database_url=canary_url,
         listen_url=canary_url + "_of_no_database",  # refused, again and again
         api_token=TOKEN,

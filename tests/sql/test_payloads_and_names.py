@@ -22,6 +22,8 @@ NAMES = [
     "'; drop table pgwake.jobs; --",
     "back\\slash",
     "%s %(name)s {name} $1",
+    'x"; drop table pgwake.jobs; -- %I %L',
+    "U&'\\0027; drop table pgwake.jobs; --' $$",
     "schema.with.dots",
     "1 leading digit",
     "tab\tand\nnewline",

@@ -15,6 +15,7 @@ from pgwake.errors import ConfigurationError, InvalidArgumentError
 from pgwake.newjob import NewJob, Options
 from pgwake.pause import pause
 from pgwake.queue import producer
+from pgwake.settings import checked_url
 from pgwake.waiting import Ended, News, Wait
 
 T = TypeVar("T")
@@ -50,7 +51,7 @@ class AsyncQueue:
             raise ConfigurationError(f"{_name(target)} blocks: use SyncQueue")
         self._adapter = adapter
         url = target if isinstance(target, str) else None
-        self._news = News(listen_url or url)
+        self._news = News(checked_url(listen_url) if listen_url else url)
         self._turn = asyncio.Lock()
 
     async def enqueue(

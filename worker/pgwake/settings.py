@@ -144,11 +144,13 @@ class Settings(BaseSettings):
 
     http_handlers: Pairs = Field(
         default={},
+        repr=False,  # a URL may hold a password, and a command too
         description="kinds served by HTTP endpoints: a JSON object of their URLs, or "
         "KIND=URL, one a line",
     )
     exec_handlers: Pairs = Field(
         default={},
+        repr=False,
         description="kinds done by commands: as http_handlers, or KIND=COMMAND",
     )
     webhooks: bool = Field(default=False, description="whether to deliver webhooks")
@@ -352,6 +354,17 @@ def _once(pairs: Sequence[str]) -> Sequence[str]:
     if len(set(kinds)) < len(kinds):
         raise ValueError("a kind is named twice")
     return pairs
+
+
+def checked_url(text: str) -> str:
+    """Return a database's URL.
+
+    Raises:
+        ConfigurationError: It can't be used. It may hold a password, so it is not shown.
+    """
+    if problem := url_problem(text):
+        raise ConfigurationError(f"the database's URL {problem}")
+    return text
 
 
 def _problem(item: Any, flags: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from pgwake.adapters.base import (
     SyncTarget,
 )
 from pgwake.errors import ConfigurationError
+from pgwake.settings import checked_url
 
 __all__ = ["AsyncAdapter", "AsyncTarget", "SyncAdapter", "SyncTarget", "adapt"]
 
@@ -21,14 +22,14 @@ def adapt(target: object) -> AsyncAdapter | SyncAdapter:
     Drivers are imported here and not before: whose connection it is has them.
 
     Raises:
-        ConfigurationError: It is none that is known.
+        ConfigurationError: It is none that is known, or no URL.
     """
     from pgwake.adapters import asyncpg  # noqa: PLC0415
 
     if isinstance(target, AsyncAdapter | SyncAdapter):
         return target
     if isinstance(target, str):
-        return asyncpg.UrlAdapter(target)
+        return asyncpg.UrlAdapter(checked_url(target))
     found: AsyncAdapter | SyncAdapter | None = None
     for package in _packages(target):
         match package:

@@ -46,7 +46,7 @@ select 'column', a.attrelid::regclass || '.' || a.attname, concat_ws('|',
   row_number() over (partition by a.attrelid order by a.attnum),
   format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attcollation::regcollation,
   pg_get_expr(d.adbin, d.adrelid), a.attstorage, a.attcompression,
-  nullif(a.attstattarget, -1), a.attoptions, a.attidentity, a.attgenerated,
+  nullif(a.attstattarget, -1), a.attidentity, a.attgenerated,
   a.attislocal, a.attinhcount, a.attacl, col_description(a.attrelid, a.attnum))
 from pg_attribute as a
 join pg_class as c on c.oid = a.attrelid

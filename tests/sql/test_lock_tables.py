@@ -151,3 +151,20 @@ async def test_a_lock_is_a_try_of_all_tables_or_of_none(
         await waits(other, task, connection)
         assert await connection.fetchval("show lock_timeout") == "0"
     await task
+
+
+async def test_vacuum_is_waited_for_without_keeping_anybody_out(
+    connect: Connect, connection: Connection
+) -> None:
+    # Autovacuum would end itself after deadlock_timeout, longer than a try.
+    vacuum, migration = await connect(), await connect()
+    async with vacuum.transaction():
+        await vacuum.execute(
+            "lock table pgwake.jobs_live in share update exclusive mode"
+        )
+        task = asyncio.create_task(
+            migration.execute("select pgwake.lock_tables('pgwake.jobs_live')")
+        )
+        await waits(migration, task, connection)
+        await insert(connection)
+    await task

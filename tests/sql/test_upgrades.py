@@ -157,7 +157,7 @@ async def old_schema(connect: Connect, url: str) -> Connection:
     return old
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(600)  # --upgrade-rounds 50
 async def test_six_upgrades_at_the_same_instant_are_one(
     server: EmbeddedServer,
     connect: Connect,

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from pgwake import __version__
+from pgwake.queue import SCHEMA_VERSION
+from sql import release
 from sql.helpers import insert, job
 from support import Connection
 from worker.processes import Pgwake, StartProcess
@@ -13,10 +15,14 @@ from worker.processes import Pgwake, StartProcess
 
 async def test_the_version_is_that_of_the_package(pgwake: Pgwake) -> None:
     answer = await pgwake("version")
-    assert (answer.code, answer.output) == (0, f"pgwake {__version__}, schema 1\n")
+    told = f"pgwake {__version__}, schema {SCHEMA_VERSION}\n"
+    assert (answer.code, answer.output) == (0, told)
 
     answer = await pgwake("version", "--json")
-    assert json.loads(answer.output) == {"pgwake": __version__, "schema": 1}
+    assert json.loads(answer.output) == {
+        "pgwake": __version__,
+        "schema": SCHEMA_VERSION,
+    }
 
 
 async def test_a_schema_is_installed_where_there_is_none(
@@ -24,13 +30,27 @@ async def test_a_schema_is_installed_where_there_is_none(
 ) -> None:
     await connection.execute("drop schema pgwake cascade")
     answer = await pgwake("init")
-    assert (answer.code, answer.output) == (0, "pgwake schema 1 is installed\n")
+    installed = f"pgwake schema {SCHEMA_VERSION} is installed"
+    assert (answer.code, answer.output) == (0, f"{installed}\n")
     again = await pgwake("init")
-    assert again.code == 0
+    assert (again.code, again.output) == (0, f"{installed}, as before\n")
 
     await insert(connection, "kept")
     assert (await pgwake("init")).code == 0
     assert (await job(connection, 1))["kind"] == "kept"
+
+
+async def test_an_upgrade_says_from_where_to_where_by_what(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    await connection.execute("drop schema pgwake cascade")
+    await connection.execute(release.script(1))
+    answer = await pgwake("init")
+    done = ", ".join(map(str, range(2, SCHEMA_VERSION + 1)))
+    told = (
+        f"pgwake schema {SCHEMA_VERSION} is installed: it was 1, migrated by {done}\n"
+    )
+    assert (answer.code, answer.output) == (0, told)
 
 
 @pytest.mark.parametrize(

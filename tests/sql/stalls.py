@@ -1,11 +1,10 @@
-"""python -m tests.chaos.upgrades: how long a busy queue stands still for the installer.
+"""python -m tests.sql.stalls: how long a busy queue stands still for the installer.
 
-Sessions insert, claim and complete as fast as they can. Then psql, the installed one,
-runs sql/install.sql: over schema 1 (with the migrations), over the same version (without
-any), and with --next over the tree's version a next one that changes the hot leaf. Told
-is the longest that any one call took, before it and while it went on, and for each how
-long the installer took. With --hold somebody keeps a transaction open meanwhile, for so
-many seconds, that has claimed a job.
+Sessions insert, claim and complete as fast as they can, and somebody keeps a claim's
+transaction open for --hold-seconds. Meanwhile psql, the one on PATH, runs
+sql/install.sql: over the same version, without a migration; over schema 1; and that of
+a next version that changes the hot leaf. Told is how long it took, and the longest that
+a call of each kind took, undisturbed and while it went on.
 """
 
 import asyncio
@@ -18,21 +17,22 @@ from time import monotonic
 
 import asyncpg
 import typer
-from tests.sql import release
-from tests.sql.next_schema import make_next_schema
 
 from pgwake.embedded import EmbeddedServer
 from pgwake.install import install, sql_directory
 
+from . import release
+from .next_schema import make_next_schema
+
 INSERT = "insert into pgwake.jobs (kind) values ('noop')"
 CLAIM = "select id, lease_id from pgwake.claim_jobs('default', 10, worker => 'w')"
 COMPLETE = "select pgwake.complete_jobs($1, $2)"
-PAYLOAD_JOBS = 20_000  # that nobody claims, for the hot leaf to be no toy
+FULL = 20_000  # that nobody claims, for the hot leaf to be no toy
 
 
 @dataclass
 class Calls:
-    """The longest that a call of each name has taken, in ms, and how many there were."""
+    """The longest that a call of each name took, in ms, and how many there were."""
 
     longest: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     count: int = 0
@@ -128,7 +128,7 @@ async def run(url: str, way: str, seconds: float) -> None:
         "insert into pgwake.jobs (queue, kind) values ('held', 'noop');"
         "insert into pgwake.jobs (queue, kind, payload)"
         " select 'full', 'noop', jsonb_build_object('text', repeat('x', 500))"
-        f" from generate_series(1, {PAYLOAD_JOBS})"
+        f" from generate_series(1, {FULL})"
     )
     await connection.close()
     with tempfile.TemporaryDirectory() as folder:

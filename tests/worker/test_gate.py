@@ -5,12 +5,12 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from structlog.testing import capture_logs
 
-from pgwake import Worker
+from pgwake import Registry, Worker
 from pgwake.errors import ConfigurationError
 from pgwake.install import install
 from sql.helpers import insert, status
@@ -71,11 +71,13 @@ async def _it_looks_often(
 
 
 @asynccontextmanager
-async def supervised(database: str, port: int) -> AsyncIterator[tuple[Worker, int]]:
+async def supervised(
+    database: str, port: int, registry: Registry | None = None, **changes: Any
+) -> AsyncIterator[tuple[Worker, int]]:
     """A worker as the supervisor starts it, and where its beats are read."""
     beats, beat_fd = os.pipe()
-    given = settings(database, http_port=port, environment="production")
-    worker = Worker(given, quick(), beat_fd=beat_fd)
+    given = settings(database, http_port=port, environment="production", **changes)
+    worker = Worker(given, registry or quick(), beat_fd=beat_fd)
     run = asyncio.create_task(worker.run())
     try:
         yield worker, beats

@@ -19,6 +19,7 @@ from pgwake.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError
 from pgwake.install import install
 from pgwake.queue import testing
+from pgwake.queue.adoption import adopt
 
 T = TypeVar("T")
 
@@ -56,6 +57,7 @@ def template_database(server: str) -> Iterator[str]:
     """Make a database with pgwake's schema, to be cloned; its URL."""
     with _database(server, None) as url:
         run_in_thread(install(url))
+        _ask(url, lambda c: adopt(c, guard=False))  # its clones are to run jobs
         yield url
 
 

@@ -1,0 +1,81 @@
+"""A copy of a production database does not do production's work."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from structlog.testing import capture_logs
+
+from pgwake import Job, Registry
+from pgwake.embedded import EmbeddedServer
+from pgwake.registry import WEBHOOK_KIND
+from sql.copies import restore
+from sql.helpers import call, insert, running, set_queue
+from support import Connect, Connection, wait_for
+from worker.processes import Pgwake
+from worker.test_gate import supervised
+
+LIVE = "select id, kind, status, attempt, crash_count from pgwake.jobs_live order by id"
+
+
+async def test_a_restored_dump_mails_nobody_until_it_is_adopted(
+    connection: Connection,
+    connect: Connect,
+    server: EmbeddedServer,
+    admin: psycopg.Connection,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    pgwake: Pgwake,
+) -> None:
+    monkeypatch.setattr("pgwake.gate.SHUT_SECONDS", 0.1)
+    second = timedelta(seconds=1)
+    await call(connection, "adopt", environment="production")
+    await set_queue(connection, webhook="http://example.org", lease=second)
+    cancelled = await insert(connection, "mail")
+    await call(connection, "cancel_job", job_id=cancelled)  # so its webhook is pending
+    held = await running(connection, kind="mail")
+    child = await call(connection, "enqueue", kind="mail", depends_on=[held["id"]])
+    pending = [await insert(connection, "mail") for _ in range(3)]
+    delayed = await call(connection, "enqueue", kind="mail", delay=second)
+    await call(connection, "schedule", name="tick", kind="tick", every=second)
+    await connection.close()
+    copy = restore(server, admin, database, way="pg_restore")
+
+    registry, mailed, others = Registry(), set[int](), set[str]()
+
+    @registry.job("mail")
+    async def mail(job: Job) -> None:
+        mailed.add(job.id)
+
+    async def other(job: Job, **_: Any) -> None:
+        others.add(job.kind)
+
+    registry.job("tick")(other)
+    registry.job(WEBHOOK_KIND)(other)
+
+    copied = await connect(copy)
+    before = await copied.fetch(LIVE)
+    assert WEBHOOK_KIND in {row["kind"] for row in before}
+    with capture_logs() as logs:
+        async with supervised(copy, 0, registry):
+            await asyncio.sleep(1.5)  # all is due by then, and the lease has run out
+            assert await copied.fetch(LIVE) == before
+            (said,) = [line for line in logs if line["log_level"] == "error"]
+            assert "pgwake adopt" in said["problem"]
+
+            answer = await pgwake("adopt", "--yes", "--database-url", copy)
+            assert answer.code == 0, answer
+            # No need to wait for the worker's: its session has to be up for a while.
+            await call(copied, "maintain", step="sweep")
+
+            async def all_has_run() -> bool:
+                return {*pending, delayed, held["id"], child} == mailed
+
+            await wait_for(all_has_run, 10)
+
+            async def others_have_run() -> bool:
+                return others == {"tick", WEBHOOK_KIND}
+
+            await wait_for(others_have_run)

@@ -426,7 +426,10 @@ def database() -> list[Json]:
             "Findings of the doctor",
             "What is wrong, by severity and check; pgwake doctor says what to do.",
             "none",
-            (f"max by (severity, check) ({found}) or vector(0)", "{{severity}} {{check}}"),
+            (
+                f"max by (severity, check) ({found}) or vector(0)",
+                "{{severity}} {{check}}",
+            ),
         ),
         graph(
             "Since the last upkeep",

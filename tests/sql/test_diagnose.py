@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import shlex
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
+from pgwake.embedded import EmbeddedServer
 from pgwake.install import install
 from pgwake.queue import SCHEMA_VERSION
 from sql import release
@@ -25,7 +28,7 @@ from sql.helpers import (
     set_queue,
 )
 from sql.test_install import empty_database
-from support import OWNER, Connect, Connection, wait_for
+from support import OWNER, Connect, Connection, database_url, wait_for
 
 __all__ = ["empty_database"]
 
@@ -336,6 +339,46 @@ async def test_a_queue_of_notifications_that_nobody_reads_is_found(
         return not await found(connection, **server)
 
     await wait_for(is_read)
+
+
+async def test_transaction_ids_that_run_out_are_found(
+    own_server: EmbeddedServer, own_database: str, connect: Connect, binaries: Path
+) -> None:
+    # Prepared, so that autovacuum can't freeze meanwhile; then the ids leap.
+    owner = await connect(own_database)
+    await owner.execute("begin; create table kept (id int); prepare transaction 'old'")
+    data = own_server.directory / "data"
+    own_server._halt("fast")
+    with (data / "pg_xact" / "0000").open("ab") as file:
+        file.truncate(262_144)
+    offsets = data / "pg_multixact" / "offsets" / "0007"
+    offsets.write_bytes(bytes(262_144))
+    own_server._user.own(offsets)
+    own_server._run("pg_resetwal", "-x", "500000", "-m", "500000,1", "-D", data)
+    own_server._settings |= {
+        "autovacuum_freeze_max_age": "100000",
+        "autovacuum_multixact_freeze_max_age": "10000",
+    }
+    own_server._launch()
+    owner = await connect(own_database)
+    server = {"group": "diagnose_server", "id_share": 0.00015}  # of two billion
+
+    both = await found(owner, **server)
+    assert [(row["check_name"], row["severity"]) for row in both] == [
+        ("transaction_ids", "warning"),
+        ("multixact_ids", "warning"),
+    ]
+    worse = await found(owner, **{**server, "id_share": 0.00009})
+    assert [row["severity"] for row in worse] == ["error", "error"]
+    await owner.execute("rollback prepared 'old'")
+    command = shlex.split(both[0]["fix"], comments=True)
+    assert command == ["vacuumdb", "--freeze", "pgwake_own"]
+    url = database_url(own_server, command.pop(), role="postgres")
+    done = await asyncio.create_subprocess_exec(
+        binaries / command.pop(0), *command, "--quiet", "-d", url
+    )
+    assert await done.wait() == 0
+    assert await found(owner, **server) == []
 
 
 async def test_connections_that_are_nearly_used_up_are_found(

@@ -29,6 +29,7 @@ async def port(
 ) -> AsyncIterator[int]:
     """Where a worker that has done everything is scraped."""
     monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.upkeep.DIAGNOSE_SECONDS", 0.1)
     registry = Registry()
     go = asyncio.Event()
 
@@ -48,6 +49,7 @@ async def port(
         await go.wait()
 
     await set_queue(connection, "default", backoff_base=timedelta(0))
+    await set_queue(connection, "odd", key_limit=2, max_running=1)  # a finding
     await connection.execute(
         "select pgwake.schedule('often', every => '1 second', kind => 'good')"
     )

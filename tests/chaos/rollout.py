@@ -6,6 +6,7 @@ Then fifty workers lose their server and get it back: how many connect in 100 ms
 """
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -71,6 +72,18 @@ def start(url: str, log: Path) -> "subprocess.Popen[bytes]":
         )
 
 
+async def have_asked(log: Path, count: int) -> None:
+    """Wait until so many workers have asked the database, with whatever success."""
+    asked: set[str] = set()
+    while len(asked) < count:
+        await asyncio.sleep(0.5)
+        for line in (await asyncio.to_thread(log.read_text)).splitlines():
+            told = json.loads(line)
+            if told["event"] in ("worker started", "session failed"):
+                asked.add(told["worker"])
+        asked = {name for name in asked if not name.startswith("supervisor")}
+
+
 async def produce(url: str, told: Counter[str]) -> None:
     """Connect, insert a job, and leave, 20 times a second."""
     while True:
@@ -116,13 +129,15 @@ async def roll_out(limit: int) -> bool:
             asyncio.create_task(produce(f"postgresql://web:x@{place}", told)),
             asyncio.create_task(watch(admin, told)),
         ]
-        await asyncio.sleep(20)
+        await have_asked(log, WORKERS)
+        await asyncio.sleep(10)
         codes = []
         for index, old in enumerate(processes):
             old.send_signal(signal.SIGTERM)
             codes.append(await asyncio.to_thread(old.wait))
             processes[index] = start(f"postgresql://app:x@{place}", log)
-        await asyncio.sleep(10)
+            await have_asked(log, WORKERS + index + 1)
+        await asyncio.sleep(5)
         tasks[0].cancel()
         while await looker.fetchval(LIVE) and monotonic() - begun < 300:
             await asyncio.sleep(0.1)

@@ -21,12 +21,13 @@ PoolMode = Literal["transaction", "session"]
 _POOL_SIZE: dict[PoolMode, int] = {"transaction": 3, "session": 20}
 _CONFIGURATION = """
 [databases]
-* = host={host} port={port} user={user} password={password}
+* = host={host} port={port}{login}
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {own_port}
 unix_socket_dir =
-auth_type = any
+auth_type = {auth}
+auth_file = {users}
 pool_mode = {mode}
 default_pool_size = {size}
 max_client_conn = 200
@@ -34,28 +35,35 @@ max_client_conn = 200
 
 
 @contextlib.contextmanager
-def pgbouncer(database: str, mode: PoolMode) -> Iterator[str]:
+def pgbouncer(
+    database: str, mode: PoolMode, *, size: int | None = None, auth: str = "any"
+) -> Iterator[str]:
     """Start one, and give the URL of the database through it.
 
     It runs as PostgreSQL does here: it refuses to be root, too.
     """
+    anybody = auth == "any"
     direct = urlsplit(database)
     port = free_port()
     user = ServerUser.of_this_process()
     folder = Path(tempfile.mkdtemp(prefix="pgwake-"))
     configuration, log = folder / "pgbouncer.ini", folder / "log"
+    users = folder / "users"
+    users.write_text(f'"{direct.username}" "{direct.password}"\n')
+    login = f" user={direct.username} password={direct.password}"
     configuration.write_text(
         _CONFIGURATION.format(
             host=direct.hostname,
             port=direct.port,
-            user=direct.username,
-            password=direct.password,
+            login=login if anybody else "",
             own_port=port,
+            auth=auth,
+            users=users,
             mode=mode,
-            size=_POOL_SIZE[mode],
+            size=size or _POOL_SIZE[mode],
         )
     )
-    for path in (folder, configuration):
+    for path in (folder, configuration, users):
         user.own(path)
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -74,7 +82,9 @@ def pgbouncer(database: str, mode: PoolMode) -> Iterator[str]:
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.01)
-        yield direct._replace(netloc=f"{direct.username}@127.0.0.1:{port}").geturl()
+        password = "" if anybody else f":{direct.password}"
+        netloc = f"{direct.username}{password}@127.0.0.1:{port}"
+        yield direct._replace(netloc=netloc).geturl()
     finally:
         process.kill()
         process.wait()

@@ -4,23 +4,33 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator, MutableMapping, Sequence
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import pytest
 from structlog.testing import capture_logs
 
-from pgwake import Job, Registry
+from pgwake import Job, Queue, Registry
 from pgwake.connection import connect as connect_worker
 from pgwake.connection import is_pooled
-from sql.helpers import insert
+from pgwake.install import install
+from sql.helpers import call, insert
 from support import Connect, Connection, wait_for
+from worker.api import serving
 from worker.helpers import all_ended, embedded, ended, gauge, quick, wakeups
 from worker.pgbouncer import pgbouncer
-from worker.processes import Diary, StartProcess
+from worker.processes import Diary, Pgwake, StartProcess
 
 Line: TypeAlias = MutableMapping[str, Any]
 
 POLL_SECONDS = 0.5
+# Paid, and all that were not made by the schedule.
+DONE = """
+select count(*) filter (where kind = 'pay'),
+  count(*) filter (where kind <> 'pay' and created_at is not null)
+from pgwake.jobs_finished
+where metadata is null or not metadata ? 'schedule'
+"""
 TWO_THOUSAND = """
 insert into pgwake.jobs (kind) select 'quick' from generate_series(1, 2000)
 """
@@ -193,3 +203,52 @@ async def test_a_handlers_transaction_works_through_a_transaction_pooler(
     assert await is_clean(connection)
     paid = await connection.fetch("select job from paid order by 1")
     assert [row[0] for row in paid] == ids
+
+
+@pytest.mark.timeout(60)
+async def test_two_sessions_of_the_server_are_enough_for_everything(
+    connection: Connection, connect: Connect, database: str, pgwake: Pgwake
+) -> None:
+    await connection.execute("create table paid (job bigint)")
+    await call(connection, "schedule", name="s", kind="quick", every=timedelta(0, 1))
+    registry = quick()
+
+    @registry.job("pay")
+    async def pay(job: Job) -> None:
+        await task.enqueue()
+        async with job.transaction() as transaction:
+            await transaction.execute("insert into paid values ($1)", job.id)
+
+    @registry.job("task")
+    async def task() -> None: ...
+
+    with pgbouncer(database, "transaction", size=2, auth="scram-sha-256") as url:
+        through = await connect(url, statement_cache_size=0)
+        await install(url)
+        done = await pgwake("enqueue", "quick", PGWAKE_DATABASE_URL=url)
+        assert done.code == 0, done.errors
+        settings = {"listen_url": database, "queues": "default:20"}
+        with capture_logs() as lines:
+            async with serving(url, registry, **settings) as api, Queue(url) as queue:
+                await connection.execute(
+                    "insert into pgwake.jobs (kind)"
+                    " select 'pay' from generate_series(1, 100)"
+                )
+                for _ in range(10):
+                    await queue.enqueue("quick")
+                    body = {"kind": "quick"}
+                    pushed = await api.post("/queues/default/push", json=body)
+                    assert pushed.status_code == 201
+                    answer = await api.get("/api/queue/stats")
+                    assert answer.status_code == 200
+
+                async def all_are_done() -> bool:
+                    return tuple(*await connection.fetch(DONE)) == (100, 121)
+
+                await wait_for(all_are_done, 12)
+        assert [x for x in lines if x["log_level"] in ("warning", "error")] == []
+        assert not await connection.fetchval(
+            "select exists (select from pgwake.jobs where attempt > 1)"
+        )
+        prepared = "select count(*) from pg_prepared_statements"
+        assert await through.fetchval(prepared) == 0

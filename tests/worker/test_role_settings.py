@@ -5,10 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from pgwake import Registry
+from pgwake import Job, Registry
+from pgwake.install import install
 from sql.helpers import insert, set_queue
 from support import OWNER, Connect, Connection
 from worker.helpers import all_ended, embedded, ended, sessions
+from worker.processes import Pgwake
 
 SETTINGS = {
     "default_transaction_isolation": "serializable",
@@ -43,6 +45,14 @@ async def alter_role(admin: Connection, settings: dict[str, str]) -> None:
             await admin.execute(
                 f"alter role {OWNER} in database {database} set {name} = '{value}'"
             )
+
+
+LIMITS = {  # shorter than what is done under them
+    "statement_timeout": "200ms",
+    "lock_timeout": "100ms",
+    "idle_in_transaction_session_timeout": "300ms",
+    "transaction_timeout": "300ms",
+}
 
 
 def run_numbers() -> tuple[Registry, list[int]]:
@@ -140,3 +150,39 @@ async def test_a_lock_that_is_held_for_long_is_waited_for(
         assert before <= {row["pid"] for row in await sessions(connection)}
 
     assert (row["status"], ran) == ("completed", [1])
+
+
+async def test_time_limits_of_the_role_end_no_block_purge_or_installation(
+    connection: Connection,
+    connect: Connect,
+    database: str,
+    admin_url: str,
+    pgwake: Pgwake,
+) -> None:
+    await connection.execute(
+        "insert into pgwake.jobs (kind) select 'old' from generate_series(1, 10000)"
+    )
+    await connection.fetch("select pgwake.cancel_jobs('default')")
+    await alter_role(await connect(admin_url), LIMITS)
+    holder = await connect(admin_url)
+    registry = Registry()
+
+    @registry.job("think", max_attempts=1)
+    async def think(job: Job) -> None:
+        async with job.transaction() as transaction:
+            await transaction.execute("select pg_sleep(0.3)")
+            await asyncio.sleep(0.5)
+            await transaction.execute("select 1")
+
+    async with holder.transaction():
+        await holder.execute("lock table pgwake.jobs in share mode")
+        installing = asyncio.create_task(install(database))
+        await asyncio.sleep(0.5)
+    await installing
+    options = ("--status", "cancelled", "--queue", "default", "--yes", "--json")
+    purged = await pgwake("purge", *options)
+    assert purged.code == 0, purged.errors
+    assert "10000" in purged.output
+    async with embedded(database, registry):
+        row = await ended(connection, await insert(connection, "think"))
+    assert (row["status"], row["errors"]) == ("completed", None)

@@ -1,6 +1,7 @@
 """The sessions of a worker: few, never more, and they come back."""
 
 import asyncio
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -33,6 +34,11 @@ async def terminate_all(admin: Connection) -> int:
     return count
 
 
+def threads_of(pid: int) -> int:
+    """How many threads a process has."""
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
 async def test_sessions_do_not_grow_however_often_they_are_ended(
     connection: Connection,
     admin_url: str,
@@ -42,10 +48,16 @@ async def test_sessions_do_not_grow_however_often_they_are_ended(
     worker = await start_worker()
     admin = await connect(admin_url)
     await ended(connection, await insert(connection, "noop"))
+    threads = threads_of(worker.children[0])
     pauses = [0.0, 0.05, 0.1, 0.3, 0.02]
     for n in range(20):
         await terminate_all(admin)
         await asyncio.sleep(pauses[n % len(pauses)])
+    name = await connection.fetchval("select current_database()")
+    await admin.execute(f"alter database {name} connection limit 0")
+    await terminate_all(admin)
+    await asyncio.sleep(1)
+    await admin.execute(f"alter database {name} connection limit -1")
     await ended(connection, await insert(connection, "noop"))
 
     async def as_documented() -> bool:
@@ -56,6 +68,7 @@ async def test_sessions_do_not_grow_however_often_they_are_ended(
 
     await wait_for(as_documented, 10)
     assert len(worker.children) == 1
+    assert threads_of(worker.children[0]) == threads
 
 
 async def test_a_worker_has_five_sessions_however_many_slots_and_queues(

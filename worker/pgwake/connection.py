@@ -72,11 +72,11 @@ where pg_backend_pid() = {pid}
 _CHECK_WRITABLE = """
 do $$
 begin
-  if current_setting('transaction_read_only')::pg_catalog.bool then
+  if pg_catalog.current_setting('transaction_read_only') = 'on' then
     raise read_only_sql_transaction using
-      message = format('the server at %s:%s is read-only',
+      message = pg_catalog.format('the server at %s:%s is read-only',
         coalesce(pg_catalog.host(pg_catalog.inet_server_addr()), 'its socket'),
-        current_setting('port')),
+        pg_catalog.current_setting('port')),
       hint = 'It is a standby, or default_transaction_read_only is on.';
   end if;
 end
@@ -119,8 +119,8 @@ class _Connection(asyncpg.Connection):
         self, protocol: Any, transport: asyncio.Transport, *arguments: Any
     ) -> None:
         super().__init__(protocol, transport, *arguments)
-        opened: socket.socket = transport.get_extra_info("socket")
-        if opened.family == socket.AF_UNIX:
+        opened: socket.socket | None = transport.get_extra_info("socket")
+        if opened is None or opened.family == socket.AF_UNIX:
             return
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE.items():

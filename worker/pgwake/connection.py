@@ -217,6 +217,8 @@ class Session:
         if pulse is not None:
             pulse.rest()
         async with self._turn:
+            if _lost_at.get(self.dsn, 0.0) > (self.answered_at or 0.0):
+                self.close()
             try:
                 while True:
                     if pulse is not None:
@@ -245,19 +247,12 @@ class Session:
                 self.fault = None
 
     async def _connected(self) -> Connection:
-        if self._connection is not None and (
-            self._connection.is_closed() or self._may_be_lost()
-        ):
-            self.close()
+        if self._connection is not None and self._connection.is_closed():
+            self._connection = None
         if self._connection is None:
             self._connection = await connect(self.dsn, self._name, self.timeout)
             self.up_since = monotonic()
         return self._connection
-
-    def _may_be_lost(self) -> bool:
-        """Whether another has lost the server since this session was answered."""
-        heard_at = max(self.up_since or 0.0, self.answered_at or 0.0)
-        return _lost_at.get(self.dsn, 0.0) > heard_at
 
     async def _recover(self, error: Exception, failures: int) -> None:
         code = getattr(error, "sqlstate", None) or ""

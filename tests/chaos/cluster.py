@@ -26,6 +26,7 @@ NAMES = ("a", "b", "c")
 TTL, LOOP_WAIT, RETRY_TIMEOUT = 20, 5, 7
 DEADLINE_SECONDS = 120
 LOOK_SECONDS = 0.1
+LAG_SECONDS = 0.5
 TOOLS = """
 source tests/environment.sh && add_tool etcd && add_tool patroni &&
 command -v etcd && command -v patroni
@@ -50,8 +51,7 @@ class Node:
     def processes(self) -> Iterator[int]:
         """Yield Patroni, then the postmaster, then what the postmaster has started.
 
-        The caller stops or kills each before it asks for the next, so that none can
-        start another behind its back.
+        Who stops or kills each before asking for the next lets none start another.
         """
         assert self.patroni is not None
         yield self.patroni.pid
@@ -60,6 +60,14 @@ class Node:
             yield postmaster
             children = Path(f"/proc/{postmaster}/task/{postmaster}/children")
             yield from map(int, children.read_text().split())
+
+    def senders(self) -> list[int]:
+        """Return the processes that send WAL to standbys."""
+        return [
+            pid
+            for pid in self.processes()
+            if b"walsender" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
 
 
 class Cluster:
@@ -207,8 +215,15 @@ class Cluster:
             *(*self._user.prefix, self._patroni, str(node.folder / "patroni.yml")),
         )
 
-    def kill(self, name: str) -> None:
-        """End a node as a power cut would: Patroni, the server and all its backends."""
+    async def kill(self, name: str) -> None:
+        """End a node as a power cut would: Patroni, the server and all its backends.
+
+        For half a second before, it sends its standbys nothing: a synchronous one makes
+        commits wait, others miss what was committed.
+        """
+        for pid in self.nodes[name].senders():
+            os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(LAG_SECONDS)
         self._signal(name, signal.SIGKILL)
         patroni = self.nodes[name].patroni
         assert patroni is not None

@@ -2,17 +2,18 @@
 
 Three PostgreSQL servers under Patroni (tests/chaos/cluster.py), one supervisor with two
 worker processes, and producers that insert 500 jobs a second, five in a transaction,
-all by URLs with three hosts. Each round has three faults: kill -9 of the leader's
-Patroni, server and backends; a switchover; and SIGSTOP of all of the leader, which goes
-on 20 s after another leads, its sessions still there. It comes back as a standby before
-the next fault. One job in a thousand takes 20 s, so that some ten run at each fault.
+all by URLs with three hosts. One job in a thousand takes 20 s, so that some ten run at
+each fault. Each round has three:
 
-At the end the database, the producers and the handlers must tell the same story: each
-job whose commit was answered is there and completed, none has failed, and a job ran
-more than once only if the database counts a crash of it. Then its lease had run out, or
-the answer to its claim was lost with the leader.
+- kill -9 of the leader's Patroni, server and backends, its walsenders stopped half a
+  second before; it is started again 20 s after another leads,
+- a switchover,
+- SIGSTOP of all of the leader; it goes on 20 s after another leads, with its sessions.
 
-With --synchronous off the account says what was lost, and loses no sleep over it.
+The old leader is a standby before the next one. At the end the database, the producers
+and the handlers must tell the same story: each job whose commit was answered is there
+and completed, none has failed, and a job ran more than once only if the database counts
+a crash of it. With --synchronous off it is told what was lost, and that is no failure.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ import sys
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -431,16 +432,14 @@ async def _do(cluster: Cluster, kind: Kind) -> Fault:
 
     if kind == "switchover":
         await cluster.switch_over()
-    steps: dict[Kind, tuple[Callable[[str], None], Callable[[str], None]]] = {
-        "kill -9": (cluster.kill, cluster.start),
-        "SIGSTOP": (cluster.freeze, cluster.thaw),
-    }
-    if kind in steps:
-        steps[kind][0](leader)
+    elif kind == "kill -9":
+        await cluster.kill(leader)
+    else:
+        cluster.freeze(leader)
     await until(is_followed, f"another than {leader} leads")
-    if kind in steps:
+    if kind != "switchover":
         await asyncio.sleep(ALONE_SECONDS)
-        steps[kind][1](leader)
+        (cluster.start if kind == "kill -9" else cluster.thaw)(leader)
         fault.back_at = time.time() - fault.at
     await cluster.until_standby(leader)
     fault.standby = time.time() - fault.at

@@ -386,6 +386,8 @@ class Session:
         if pulse is not None:
             pulse.rest()
         async with self._turn:
+            if _lost_at.get(self.dsn, 0.0) > (self.answered_at or 0.0):
+                self.close()
             try:
                 while True:
                     if pulse is not None:
@@ -420,21 +422,14 @@ class Session:
             await self.call(check_writable)
 
     async def _connected(self) -> Connection:
-        if self._connection is not None and (
-            self._connection.is_closed() or self._may_be_lost()
-        ):
-            self.close()
+        if self._connection is not None and self._connection.is_closed():
+            self._connection = None
         if self._connection is None:
             if self._after is not None:
                 await self._after.open()
             self._connection = await connect(self.dsn, self._name, self.timeout)
             self.up_since = monotonic()
         return self._connection
-
-    def _may_be_lost(self) -> bool:
-        """Whether another has lost the server since this session was answered."""
-        heard_at = max(self.up_since or 0.0, self.answered_at or 0.0)
-        return _lost_at.get(self.dsn, 0.0) > heard_at
 
     async def _recover(self, error: Exception, failures: int) -> None:
         code = getattr(error, "sqlstate", None) or ""

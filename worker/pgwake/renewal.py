@@ -34,7 +34,7 @@ def renewal_interval(lease_seconds: float) -> float:
 class Renewal:
     """Renews exactly the (id, lease_id) pairs that the process holds.
 
-    So a job that nobody holds, the answer to its claim lost, runs out and is swept.
+    So a job that nobody holds runs out and is swept, if Strays has not found it.
     Each lease is renewed by its own length: a queue's shorter lease, set meanwhile,
     would run out before the next renewal.
 

@@ -213,6 +213,12 @@ def run_worker(cluster: Cluster) -> None:
         )
     memory = podman("stats", "--no-stream", "--format", "{{.MemUsage}}", inside)
     say(f"  memory: {memory}")
+    with cluster.connected() as connection:
+        row = connection.execute(
+            "select count(*) from pg_stat_activity where usename = %s",
+            [SECRETS[WORKER]],
+        ).fetchone()
+        say(f"  connections: {row and row[0]}")
 
     say(f"the database is away for {OUTAGE_SECONDS} s")
     podman("stop", DATABASE)

@@ -149,14 +149,14 @@ def test_the_image_is_this_version_s_until_an_overlay_names_another(
 
     assert set(images) == {f"pgwake:{__version__}"}
     assert {container["image"] for _, container in pods_of(rendered).values()} == {
-        "registry.example.org/orders:1"
+        "registry.example.org/jobs:1"
     }
 
 
 def test_every_variable_is_a_setting_and_no_service_can_set_one(
     rendered: list[Json],
 ) -> None:
-    assert settings_of(rendered).imports == ("orders",)
+    assert settings_of(rendered).imports == ("jobs",)
     for name, (pod, container) in pods_of(rendered).items():
         variables = {
             entry["name"].removeprefix("PGWAKE_").lower()
@@ -221,6 +221,16 @@ def test_a_pod_is_not_restarted_while_its_supervisor_may_still_mend_it(
     patience = probe["periodSeconds"] * probe["failureThreshold"]
 
     assert patience > settings.stall_seconds + supervisor.MAX_BACKOFF
+
+
+def test_a_roll_out_brings_one_pod_at_a_time_and_takes_none_before(
+    base: list[Json],
+) -> None:
+    spec = find(base, "Deployment", "pgwake-worker")["spec"]
+    probe = pods_of(base)["pgwake-worker"][1]["readinessProbe"]
+
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert spec["minReadySeconds"] > probe["periodSeconds"]
 
 
 def test_probes_ask_what_is_served_on_the_one_port(rendered: list[Json]) -> None:

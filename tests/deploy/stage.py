@@ -50,7 +50,7 @@ def expect(what: str, found: object, wanted: object) -> None:
     say(f"  {what}: {found}")
 
 
-def until(what: str, condition: Callable[[], bool], seconds: float = 60) -> float:
+def until(what: str, condition: Callable[[], bool], seconds: float = 120) -> float:
     """Wait for it; the seconds it took.
 
     Raises:

@@ -27,9 +27,10 @@ import typer
 import yaml
 
 from . import podman as containers
-from .containers import FaultError, build, expect, say, until
+from .containers import build
 from .manifests import KUBERNETES, Json, pod_templates, render
 from .podman import POSTGRES, Podman
+from .stage import FaultError, expect, say, until
 
 NETWORK, DATABASE = "pgwakepods", "pgwakepods-postgres"
 INIT, WORKER, API = "pgwake-init", "pgwake-worker", "pgwake-api"

@@ -30,8 +30,8 @@ sweep_expired_leases unmute unpark
 """)
 ADMIN = WORKER | words("""
 adopt apply_retention cancel_job cancel_jobs force_complete_job force_fail_job
-merge_patch pause_queue pause_schedule purge recount_jobs resume_queue resume_schedule retry_failed
-retry_job schedule unschedule
+merge_patch pause_queue pause_schedule purge recount_jobs resume_queue resume_schedule
+retry_failed retry_job schedule unschedule
 """)
 
 STEPS = ["sweep", "fold", "retention", "analyze", "recount", "keys", "children"]

@@ -22,9 +22,9 @@ from pgwake.errors import ConfigurationError
 from pgwake.finding import Finding
 from pgwake.install import install
 from pgwake.metrics import Metrics
+from sql import release
 from sql.helpers import set_queue
 from sql.test_install import empty_database
-from sql.test_upgrades import release
 from support import Connect, Connection, free_port, wait_for
 from worker.helpers import Samples, embedded, settings
 from worker.pgbouncer import pgbouncer
@@ -242,7 +242,7 @@ async def test_a_schema_that_is_missing_or_old_is_found_until_it_is_installed(
 ) -> None:
     found = await finding(empty_database, "schema")
     assert (found.severity, found.fix) == ("error", "pgwake init")
-    await (await connect(empty_database)).execute(release(1))
+    await (await connect(empty_database)).execute(release.script(1))
     assert "has pgwake schema 1" in (await finding(empty_database, "schema")).problem
     await install(empty_database)
 

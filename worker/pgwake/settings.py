@@ -360,7 +360,7 @@ def checked_url(text: str) -> str:
     """Return a database's URL.
 
     Raises:
-        ConfigurationError: It can't be used. It may hold a password, so it is not shown.
+        ConfigurationError: It can't be used; it is not shown, for its password.
     """
     if problem := url_problem(text):
         raise ConfigurationError(f"the database's URL {problem}")

@@ -172,7 +172,7 @@ class Worker:
         quarantine = Quarantine(
             claimers, chores, gate=gate.lock, poll_interval=settings.poll_interval
         )
-        strays = Strays(claims, self.name, holdings, gate)
+        strays = Strays(claims, self.name, holdings, gate.lock)
         feeds = [claimer.feed for claimer in claimers]
         self._show_slots(feeds)
 

@@ -233,7 +233,9 @@ class Podman:
     def remove_store(self) -> None:
         """Remove all of it."""
         self("rm", "--all", "--force", "--time", "0")
-        subprocess.run(["umount", self.folder / "graph" / "overlay"], check=False)
+        mounted = self.folder / "graph" / "overlay"  # podman binds it to itself
+        if mounted.is_mount():
+            subprocess.run(["umount", mounted], check=True)
         shutil.rmtree(self.folder)
 
 

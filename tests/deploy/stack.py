@@ -41,7 +41,16 @@ def run_compose(podman: Podman) -> None:
         run("config", "--quiet")
         services = ("postgres", "init", "worker", "prometheus")
         up = subprocess.Popen(
-            [*compose, "up", "--detach", "--no-build", *services], env=environment
+            [
+                *compose,
+                "--progress",
+                "quiet",
+                "up",
+                "--detach",
+                "--no-build",
+                *services,
+            ],
+            env=environment,
         )
         try:
             began = time.monotonic()

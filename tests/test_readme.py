@@ -42,11 +42,12 @@ def test_tests_that_a_readme_names_exist() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", READMES, ids=IDS)
 def test_examples_print_what_is_shown(
-    path: Path, database: str, server: EmbeddedServer, tmp_path: Path
+    path: Path, database: str, admin_url: str, server: EmbeddedServer, tmp_path: Path
 ) -> None:
     environment = {
         **os.environ,
         "PGWAKE_DATABASE_URL": database,
+        "PGWAKE_ADMIN_URL": admin_url,  # of a superuser, for roles
         "PATH": os.pathsep.join(
             [str(Path(sys.executable).parent), str(server.binaries), os.environ["PATH"]]
         ),

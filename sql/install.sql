@@ -32,7 +32,7 @@ do $lock$
 declare
   v_patience interval := coalesce(nullif(current_setting('pgwake.lock_patience', true), ''), '1 minute');
 begin
-  perform set_config('lock_timeout', ceil(2000 * extract(epoch from v_patience)) || 'ms', true);
+  perform set_config('lock_timeout', greatest(ceil(2000 * extract(epoch from v_patience)), 1) || 'ms', true);
   perform pg_advisory_xact_lock(1885828971, 0);
 exception when lock_not_available then
   raise exception using

@@ -29,7 +29,8 @@ class Child:
         queues: The queues it works on, once it has told.
         is_quarantine: Whether it works on suspects only.
         is_beating: Whether it has begun to work: its lifeline gives the beat.
-        is_waiting: Whether the database does not fit it.
+        is_waiting: Whether it has said with its last beat that the database does not
+            fit.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Child:
         self.pid = process.pid
         self.queues: tuple[str, ...] = ()
         self.is_beating = False
-        self.is_waiting = True
+        self.is_waiting = False
         self.is_quarantine = False
 
     @classmethod
@@ -101,7 +102,7 @@ class Child:
             self.queues = tuple(json.loads(line)["queues"])
         if data:
             self.is_waiting = data.endswith(b"-")
-        self.is_beating = self.is_beating or b"." in data
+        self.is_beating = self.is_beating or bool(data)
 
     def tell_crashed(self, jobs: Sequence[tuple[Crashed, bool]]) -> bool:
         """Have it count jobs, as Metrics.crashed does; whether it heard."""

@@ -99,7 +99,7 @@ class Supervisor:
         self._queues.update(child.queues)
         if code not in (0, EXIT_CONFIG):
             log.error("process died", pid=child.pid, name=child.name, exit=code)
-        if child.is_beating:
+        if child.is_beating and (code or not child.is_waiting):
             await self._give_back(child)
         return code
 
@@ -168,9 +168,9 @@ class Supervisor:
 
         Nor is it asked while it does not fit: a quarantine could claim nothing.
         """
-        if all(child.is_waiting for child in self._children):
-            return None
         queues = self._queues.union(*(child.queues for child in self._children))
+        if not queues or any(child.is_waiting for child in self._children):
+            return None
         question = asyncio.ensure_future(
             self._session.call(lambda c: queue.seconds_to_suspect(c, sorted(queues)))
         )

@@ -110,8 +110,8 @@ class Web:
         self._pulse.start()
         while True:
             self._pulse.beat()
-            await self._ask(self._check)
             await self._gate.look()
+            await self._ask(self._check)
             if self._health.misfit is None and monotonic() >= sample_at:
                 await self._ask(self._sample)
                 seconds = max(SAMPLE_SECONDS, self._sampler.seconds)

@@ -59,16 +59,20 @@ begin
     where s.xmin is not null
   )
   select p.check_name,
-    case when p.since < v_now - diagnose_pins.fail_after
-        or p.since is null and p.xids > 10 * diagnose_pins.warn_xids then 'error' else 'warning' end,
+    case when p.since < v_now - diagnose_pins.fail_after or p.told_xids > 10 * diagnose_pins.warn_xids then 'error'
+      else 'warning' end,
     p.subject,
     format('%s has kept dead rows %s', p.who,
       coalesce('for ' || date_trunc('second', v_now - p.since), format('of %s transactions', p.xids))),
     p.fix, coalesce(extract(epoch from v_now - p.since)::double precision, p.xids)
   from (
-    select n.*, row_number() over (partition by n.check_name order by n.since, n.xids desc) as place
+    select n.*, x.told_xids, row_number() over (partition by n.check_name order by n.since, n.xids desc) as place
     from pins as n
-    where n.since < v_now - diagnose_pins.warn_after or n.since is null and n.xids > diagnose_pins.warn_xids
+    -- A slot's time is that of its going idle, if it is known at all.
+    cross join lateral (
+      select case when n.since is null or n.check_name = 'replication_slot' then n.xids end as told_xids
+    ) as x
+    where n.since < v_now - diagnose_pins.warn_after or x.told_xids > diagnose_pins.warn_xids
   ) as p
   where p.place <= 10;
 

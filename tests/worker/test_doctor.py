@@ -330,16 +330,21 @@ async def test_a_clock_that_is_wrong_is_found(healthy: str, tmp_path: Path) -> N
 async def test_a_network_that_is_slow_is_found(healthy: str) -> None:
     target = urlsplit(healthy)
 
+    accepted: list[asyncio.Task[None] | None] = []
+
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65536):
                 await asyncio.sleep(0.03)
                 writer.write(data)
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
     async def accept(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        accepted.append(asyncio.current_task())
         up_reader, up_writer = await asyncio.open_connection(
             target.hostname, target.port
         )
@@ -350,6 +355,7 @@ async def test_a_network_that_is_slow_is_found(healthy: str) -> None:
         found = await finding(
             healthy.replace(f":{target.port}", f":{port}"), "round_trip"
         )
+        await asyncio.gather(*filter(None, accepted))
     assert found.severity == "warning"
     assert found.value is not None
     assert found.value >= 0.06

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -261,7 +262,7 @@ async def look_at_environment(
         "PGWAKE_ENVIRONMENT",
         f"it is {wanted}, and the database is noted for "
         f"{'none' if noted is None else noted}: a worker waits",
-        "pgwake adopt  # with the environment, if this is its database",
+        f"pgwake adopt --environment {shlex.quote(wanted)}  # if this is its database",
     )
 
 

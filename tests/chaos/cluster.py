@@ -51,12 +51,15 @@ class Node:
     def processes(self) -> Iterator[int]:
         """Yield Patroni, then the postmaster, then what the postmaster has started.
 
-        Who stops or kills each before asking for the next lets none start another.
+        Who stops each before asking for the next lets none start another.
         """
         assert self.patroni is not None
         yield self.patroni.pid
         with suppress(FileNotFoundError):
             postmaster = int((self.data / "postmaster.pid").read_text().split()[0])
+            command = Path(f"/proc/{postmaster}/cmdline").read_text()
+            if str(self.data) not in command:
+                return  # the file is of a dead one, and the number somebody else's
             yield postmaster
             children = Path(f"/proc/{postmaster}/task/{postmaster}/children")
             yield from map(int, children.read_text().split())
@@ -224,24 +227,27 @@ class Cluster:
         for pid in self.nodes[name].senders():
             os.kill(pid, signal.SIGSTOP)
         await asyncio.sleep(LAG_SECONDS)
-        self._signal(name, signal.SIGKILL)
-        patroni = self.nodes[name].patroni
-        assert patroni is not None
-        patroni.wait()
+        self._end(name)
 
     def freeze(self, name: str) -> None:
         """Stop all of a node where it stands; its sockets stay open, and dumb."""
-        self._signal(name, signal.SIGSTOP)
+        for pid in self.nodes[name].processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
 
     def thaw(self, name: str) -> None:
         """Let it go on; the server before Patroni, which is the worse order."""
         for pid in reversed(list(self.nodes[name].processes())):
             os.kill(pid, signal.SIGCONT)
 
-    def _signal(self, name: str, number: signal.Signals) -> None:
-        for pid in self.nodes[name].processes():
+    def _end(self, name: str) -> None:
+        self.freeze(name)  # a dead postmaster has no children any more
+        for pid in list(self.nodes[name].processes()):
             with suppress(ProcessLookupError):
-                os.kill(pid, number)
+                os.kill(pid, signal.SIGKILL)
+        patroni = self.nodes[name].patroni
+        assert patroni is not None
+        patroni.wait()
 
     async def members(self) -> dict[str, tuple[str, str]]:
         """Return what Patroni says of each node: its role and its state."""
@@ -296,8 +302,7 @@ class Cluster:
         """End everything at once."""
         for node in self.nodes.values():
             if node.patroni is not None and node.patroni.poll() is None:
-                self._signal(node.name, signal.SIGKILL)
-                node.patroni.wait()
+                self._end(node.name)
         if self._etcd is not None:
             self._etcd.kill()
             self._etcd.wait()

@@ -63,8 +63,14 @@ def pods_of(objects: list[Json]) -> dict[str, tuple[Json, Json]]:
     return {name: (spec, *spec["containers"]) for name, spec in specs.items()}
 
 
+def find_settings(objects: list[Json]) -> Json:
+    """The ConfigMap, whose name ends in a hash."""
+    [found] = [item for item in objects if item["kind"] == "ConfigMap"]
+    return found
+
+
 def settings_of(objects: list[Json]) -> Settings:
-    [variables] = [item["data"] for item in objects if item["kind"] == "ConfigMap"]
+    variables = find_settings(objects)["data"]
     assert all(name.startswith("PGWAKE_") for name in variables)
     fields = {
         name.removeprefix("PGWAKE_").lower(): variables[name] for name in variables
@@ -156,6 +162,7 @@ def test_the_image_is_this_version_s_until_an_overlay_names_another(
 def test_every_variable_is_a_setting_and_no_service_can_set_one(
     rendered: list[Json],
 ) -> None:
+    settings = {"name": find_settings(rendered)["metadata"]["name"]}
     assert settings_of(rendered).imports == ("jobs",)
     for name, (pod, container) in pods_of(rendered).items():
         variables = {
@@ -165,6 +172,7 @@ def test_every_variable_is_a_setting_and_no_service_can_set_one(
         }
         assert "database_url" in variables, name
         assert variables <= Settings.model_fields.keys(), name
+        assert container["envFrom"] == [{"configMapRef": settings}], name
         assert pod["enableServiceLinks"] is False, name
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import jsonschema  # type: ignore[import-untyped]
 import psycopg
@@ -310,6 +311,17 @@ def test_the_alert_rules_find_what_the_pod_monitor_scrapes(
     assert relabeling["targetLabel"] == "job"
     assert patterns
     assert all(re.fullmatch(pattern, job) for pattern in patterns)
+
+
+def test_the_example_s_secrets_name_the_cluster_from_any_namespace(
+    rendered: list[Json],
+) -> None:
+    cluster = find(rendered, "Cluster", "pgwake-db")["metadata"]
+    secrets = list(yaml.safe_load_all(SECRETS.read_text()))
+
+    hosts = {urlsplit(secret["stringData"]["url"]).hostname for secret in secrets}
+
+    assert hosts == {f"{cluster['name']}-rw.{cluster['namespace']}"}
 
 
 def test_with_cloudnativepg_every_pod_verifies_the_server(rendered: list[Json]) -> None:

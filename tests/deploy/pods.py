@@ -4,9 +4,10 @@ They are those that kubectl renders, with their Secrets and their ConfigMap. pod
 knows no Jobs, and leaves probes to systemd and to a curl in the image: so the template
 of the Job is run as a Pod, and the probes are asked from here, as the kubelet would.
 
-What must hold: the init Job installs, and again; the worker's pod becomes ready; while
-the database is away it is not ready, and not restarted; told to stop, it lets a job end
-that fits the grace, and gives back unburnt one that does not, within its grace period.
+What must hold: the init Job installs, and again; the worker's pod starts before the
+database does, and is ready once that is there; while it is away the pod is not ready,
+and not restarted; told to stop, it lets a job end that fits the grace, and gives back
+unburnt one that does not, within its grace period.
 """
 
 import base64
@@ -26,10 +27,9 @@ import psycopg
 import typer
 import yaml
 
-from . import podman as containers
 from .containers import build
 from .manifests import KUBERNETES, Json, pod_templates, render
-from .podman import POSTGRES, Podman
+from .podman import POSTGRES, Podman, problem
 from .stage import FaultError, expect, say, until
 
 NETWORK, DATABASE = "pgwakepods", "pgwakepods-postgres"
@@ -52,7 +52,10 @@ def overlay(folder: Path) -> list[Json]:
     settings = {
         "name": "pgwake-settings",
         "behavior": "merge",
-        "literals": [f"PGWAKE_EXEC_HANDLERS={json.dumps(HANDLERS)}"],
+        "literals": [
+            f"PGWAKE_EXEC_HANDLERS={json.dumps(HANDLERS)}",
+            "PGWAKE_ENVIRONMENT=pods",
+        ],
     }
     kustomization = {
         "resources": [os.path.relpath(KUBERNETES / "base", folder.resolve())],
@@ -197,12 +200,15 @@ def run_init(cluster: Cluster) -> None:
 def run_worker(cluster: Cluster) -> None:
     """Start the worker's pod and look at it, before and while the database is away."""
     podman, inside = cluster.podman, f"{WORKER}-pgwake"
-    say("the worker's pod")
+    say("the worker's pod, before the database is there")
+    podman("stop", DATABASE)
     cluster.play(WORKER)
     seconds = until("startupProbe", lambda: cluster.ask(WORKER, "startup") == 200)
     say(f"  started after {seconds:.1f} s")
+    expect("readinessProbe", cluster.ask(WORKER, "readiness"), 503)
+    podman("start", DATABASE)
     seconds = until("readinessProbe", lambda: cluster.ask(WORKER, "readiness") == 200)
-    say(f"  ready {seconds:.1f} s later")
+    say(f"  ready {seconds:.1f} s after the database's start")
     expect("it runs as", podman("exec", inside, "id", "-u"), "10001")
     rights = podman("exec", inside, "grep", "CapBnd", "/proc/1/status").split()[1]
     expect("capabilities", int(rights, 16), 0)
@@ -286,7 +292,7 @@ def main(
     ] = None,
 ) -> None:
     """Run it all; exit code 1 if something is not as it should be."""
-    if lacking := containers.problem():
+    if lacking := problem():
         print(lacking, file=sys.stderr)  # noqa: T201
         sys.exit(2)
     with TemporaryDirectory(prefix="pgwake-", ignore_cleanup_errors=True) as temporary:

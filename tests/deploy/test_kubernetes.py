@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import jsonschema  # type: ignore[import-untyped]
 import psycopg
@@ -63,8 +64,14 @@ def pods_of(objects: list[Json]) -> dict[str, tuple[Json, Json]]:
     return {name: (spec, *spec["containers"]) for name, spec in specs.items()}
 
 
+def find_settings(objects: list[Json]) -> Json:
+    """The ConfigMap, whose name ends in a hash."""
+    [found] = [item for item in objects if item["kind"] == "ConfigMap"]
+    return found
+
+
 def settings_of(objects: list[Json]) -> Settings:
-    [variables] = [item["data"] for item in objects if item["kind"] == "ConfigMap"]
+    variables = find_settings(objects)["data"]
     assert all(name.startswith("PGWAKE_") for name in variables)
     fields = {
         name.removeprefix("PGWAKE_").lower(): variables[name] for name in variables
@@ -156,6 +163,7 @@ def test_the_image_is_this_version_s_until_an_overlay_names_another(
 def test_every_variable_is_a_setting_and_no_service_can_set_one(
     rendered: list[Json],
 ) -> None:
+    settings = {"name": find_settings(rendered)["metadata"]["name"]}
     assert settings_of(rendered).imports == ("jobs",)
     for name, (pod, container) in pods_of(rendered).items():
         variables = {
@@ -165,6 +173,7 @@ def test_every_variable_is_a_setting_and_no_service_can_set_one(
         }
         assert "database_url" in variables, name
         assert variables <= Settings.model_fields.keys(), name
+        assert container["envFrom"] == [{"configMapRef": settings}], name
         assert pod["enableServiceLinks"] is False, name
 
 
@@ -302,6 +311,17 @@ def test_the_alert_rules_find_what_the_pod_monitor_scrapes(
     assert relabeling["targetLabel"] == "job"
     assert patterns
     assert all(re.fullmatch(pattern, job) for pattern in patterns)
+
+
+def test_the_example_s_secrets_name_the_cluster_from_any_namespace(
+    rendered: list[Json],
+) -> None:
+    cluster = find(rendered, "Cluster", "pgwake-db")["metadata"]
+    secrets = list(yaml.safe_load_all(SECRETS.read_text()))
+
+    hosts = {urlsplit(secret["stringData"]["url"]).hostname for secret in secrets}
+
+    assert hosts == {f"{cluster['name']}-rw.{cluster['namespace']}"}
 
 
 def test_with_cloudnativepg_every_pod_verifies_the_server(rendered: list[Json]) -> None:

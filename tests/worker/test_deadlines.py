@@ -99,7 +99,7 @@ async def test_a_server_that_stands_still_is_waited_for(
             await in_status(connection, job_id, "running")
             with stopped(own_server):
                 go.set()
-                await asyncio.sleep(3)  # some time-outs long
+                await asyncio.sleep(2)  # longer than a time-out
             row = await ended(connection, job_id)
             await ended(connection, await insert(connection, "quick"))
             await wait_for(lambda: asyncio.sleep(0, gauge(worker, "bell_held")), 20)

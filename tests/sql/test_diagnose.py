@@ -454,7 +454,7 @@ async def inserting(connection: Connection) -> AsyncIterator[None]:
 
     async def insert_for_ever() -> None:
         while True:
-            await insert(connection)
+            await insert(connection, queue="busy")
 
     task = asyncio.create_task(insert_for_ever())
     yield
@@ -472,7 +472,7 @@ async def test_inserters_and_those_on_duty_are_no_findings(
     async with contextlib.AsyncExitStack() as stack:
         for producer in producers:
             await stack.enter_async_context(inserting(producer))
-        for _ in range(30):
+        for _ in range(20):
             assert await found(connection) == []
 
 

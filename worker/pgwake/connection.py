@@ -170,11 +170,13 @@ async def open_session(
     opened: list[Connection] = []
 
     async def dial(url: str) -> Connection:
-        connection = await _dial(url, name, timeout, pooled=pooled)
-        opened.append(connection)
-        if is_checked:
-            await check_writable(connection)
-        return connection
+        # A host's share: one that is silent is not waited for when the others refuse.
+        async with asyncio.timeout(timeout / len(urls)):
+            connection = await _dial(url, name, timeout, pooled=pooled)
+            opened.append(connection)
+            if is_checked:
+                await check_writable(connection)
+            return connection
 
     winner: Connection | None = None
     try:

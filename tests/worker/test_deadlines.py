@@ -12,8 +12,8 @@ import pytest
 
 from pgwake import Job, Registry
 from pgwake.connection import Connection as OurConnection
-from pgwake.connection import Session
 from pgwake.embedded import EmbeddedServer
+from pgwake.session import Session
 from sql.helpers import insert, job
 from support import Connection, wait_for
 from worker.helpers import embedded, ended, gauge, in_status, quick, sessions

@@ -4,7 +4,8 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from pgwake.connection import Connection, Session
+from pgwake.connection import Connection
+from pgwake.session import Session
 from support import wait_for
 from worker.relay import Relay
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pgwake import Queue, Registry, Worker, cli
-from pgwake.connection import Session
+from pgwake.session import Session
 from pgwake.settings import Settings
 from sql.helpers import insert
 from support import Connection, RoleUrl, free_port

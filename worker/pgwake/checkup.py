@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from time import monotonic
-from urllib.parse import urlsplit
 
 from pgwake.connection import FAULTS, Connection, connect
 from pgwake.errors import PgwakeError
 from pgwake.finding import Finding
+from pgwake.hosts import host_name, host_urls
 from pgwake.install import schema_problem, sql_directory
 from pgwake.pooler import PooledError, check_listening, delivery_seconds
 from pgwake.queue import doctor, installed_schema
@@ -53,7 +53,7 @@ async def look_at_settings(settings: Settings) -> AsyncIterator[Finding]:
 
 async def look_at_hosts(settings: Settings, timeout: float) -> AsyncIterator[Finding]:  # noqa: ASYNC109
     """Ask each of several hosts what it is."""
-    urls = _host_urls(settings.dsn)
+    urls = host_urls(settings.dsn)
     if len(urls) < 2:
         return
     places = {}
@@ -62,7 +62,7 @@ async def look_at_hosts(settings: Settings, timeout: float) -> AsyncIterator[Fin
         if isinstance(answer, Finding):
             yield answer
         else:
-            places[urlsplit(url).netloc.rpartition("@")[2]] = answer.is_standby
+            places[host_name(url)] = answer.is_standby
     primaries = [host for host, is_standby in places.items() if not is_standby]
     if len(primaries) > 1:
         yield Finding(
@@ -270,12 +270,3 @@ async def diagnose(connection: Connection) -> AsyncIterator[Finding]:
     """Find what the database itself can see."""
     for finding in await doctor.diagnose(connection):
         yield finding
-
-
-def _host_urls(url: str) -> list[str]:
-    """Return a URL for each host of one."""
-    parts = urlsplit(url)
-    role, at, hosts = parts.netloc.rpartition("@")
-    return [
-        parts._replace(netloc=role + at + host).geturl() for host in hosts.split(",")
-    ]

@@ -12,11 +12,12 @@ import structlog
 
 from pgwake import queue
 from pgwake.bell import Cause, Role, Wish
-from pgwake.connection import Session, describe
+from pgwake.connection import describe
 from pgwake.feed import Feed
 from pgwake.job import Job
 from pgwake.metrics import Metrics
 from pgwake.pulse import Pulse
+from pgwake.session import Session
 
 log = structlog.get_logger()
 

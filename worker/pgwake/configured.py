@@ -6,10 +6,10 @@ import shutil
 from pgwake import names
 from pgwake.address import Rule
 from pgwake.command import Command, Warden
-from pgwake.connection import Session
 from pgwake.endpoint import Endpoint, HttpClient, host_of
 from pgwake.errors import ConfigurationError
 from pgwake.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
+from pgwake.session import Session
 from pgwake.settings import Settings
 from pgwake.webhook import Webhook
 

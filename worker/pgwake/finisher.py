@@ -10,7 +10,7 @@ import asyncpg
 import structlog
 
 from pgwake import queue
-from pgwake.connection import Connection, Session, describe
+from pgwake.connection import Connection, describe
 from pgwake.job import Job
 from pgwake.joblog import JobLog
 from pgwake.jsontext import storable
@@ -20,6 +20,7 @@ from pgwake.problem import describe as describe_problem
 from pgwake.problem import type_of
 from pgwake.progress import Reports
 from pgwake.pulse import Pulse
+from pgwake.session import Session
 
 log = structlog.get_logger()
 

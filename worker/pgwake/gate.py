@@ -8,12 +8,13 @@ import asyncpg
 import structlog
 
 from pgwake import queue
-from pgwake.connection import Connection, Session, describe
+from pgwake.connection import Connection, describe
 from pgwake.errors import ROLES_HINT, ConfigurationError
 from pgwake.http.health import Health
 from pgwake.install import schema_problem
 from pgwake.pause import pause
 from pgwake.queue.adoption import Adoption, get_adoption
+from pgwake.session import Session
 
 log = structlog.get_logger()
 

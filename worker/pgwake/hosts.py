@@ -83,6 +83,15 @@ def host_urls(url: str) -> list[str]:
     ]
 
 
+def host_name(url: str) -> str:
+    """Return host and port of a URL of host_urls()."""
+    parts = urlsplit(url)
+    if named := parts.netloc.rpartition("@")[2]:
+        return named
+    query = dict(parse_qsl(parts.query))
+    return ":".join(filter(None, (query.get("host"), query.get("port"))))
+
+
 def must_write(url: str) -> bool | None:
     """Whether the server has to be writable; None: the URL does not say."""
     attribute = dict(parse_qsl(urlsplit(url).query)).get("target_session_attrs")

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from pgwake import names
 from pgwake.bell import Cause, Role, Wish
-from pgwake.connection import Session
 from pgwake.errors import PgwakeError
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
@@ -22,6 +21,7 @@ from pgwake.job import Job, StopReason
 from pgwake.listener import Listener
 from pgwake.metrics import Metrics
 from pgwake.renewal import Renewal
+from pgwake.session import Session
 from pgwake.settings import Settings
 from pgwake.watchdog import Watchdog
 

@@ -10,7 +10,8 @@ import asyncpg
 import structlog
 
 from pgwake import queue
-from pgwake.connection import Connection, Session, describe
+from pgwake.connection import Connection, describe
+from pgwake.session import Session
 from pgwake.version import __version__
 
 FORGET_SECONDS = 1.0

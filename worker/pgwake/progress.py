@@ -8,9 +8,10 @@ from contextlib import suppress
 import asyncpg
 import structlog
 
-from pgwake.connection import Session, describe
+from pgwake.connection import describe
 from pgwake.job import Job
 from pgwake.queue import progress
+from pgwake.session import Session
 
 log = structlog.get_logger()
 

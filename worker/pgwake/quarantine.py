@@ -9,8 +9,8 @@ import structlog
 
 from pgwake import queue
 from pgwake.claimer import Claimer
-from pgwake.connection import Session
 from pgwake.pause import pause
+from pgwake.session import Session
 
 log = structlog.get_logger()
 

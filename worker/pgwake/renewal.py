@@ -11,11 +11,12 @@ import asyncpg
 import structlog
 
 from pgwake import queue
-from pgwake.connection import Session, describe
+from pgwake.connection import describe
 from pgwake.job import Job, StopReason
 from pgwake.pause import pause
 from pgwake.pulse import Pulse
 from pgwake.queue import completion
+from pgwake.session import Session
 
 log = structlog.get_logger()
 

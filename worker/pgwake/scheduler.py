@@ -3,11 +3,12 @@
 import asyncpg
 import structlog
 
-from pgwake.connection import Connection, Session, describe
+from pgwake.connection import Connection, describe
 from pgwake.errors import InvalidScheduleError
 from pgwake.metrics import Metrics
 from pgwake.queue import schedules
 from pgwake.schedule import MISFIRE_GRACE, Due, plan
+from pgwake.session import Session
 
 log = structlog.get_logger()
 

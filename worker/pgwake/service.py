@@ -8,11 +8,12 @@ from typing import Any, cast
 import asyncpg
 
 from pgwake import connection as connections
-from pgwake.connection import Connection, Session, backoff, is_transient
+from pgwake.connection import Connection, backoff, is_transient
 from pgwake.finisher import Finisher
 from pgwake.job import Isolation, Job, ParentResult
 from pgwake.progress import Reports
 from pgwake.queue import completion
+from pgwake.session import Session
 from pgwake.transaction import Transaction
 
 

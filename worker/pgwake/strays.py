@@ -7,8 +7,9 @@ import asyncpg
 import structlog
 
 from pgwake import queue
-from pgwake.connection import Session, describe
+from pgwake.connection import describe
 from pgwake.job import Job
+from pgwake.session import Session
 
 log = structlog.get_logger()
 

@@ -12,9 +12,10 @@ import structlog
 
 from pgwake import names, queue
 from pgwake.child import Child
-from pgwake.connection import Connection, Session, backoff, describe, is_pooled
+from pgwake.connection import Connection, backoff, describe, is_pooled
 from pgwake.errors import EXIT_CONFIG
 from pgwake.pause import pause
+from pgwake.session import Session
 from pgwake.settings import Settings
 
 log = structlog.get_logger()

@@ -10,7 +10,7 @@ import asyncpg
 import structlog
 
 from pgwake import queue
-from pgwake.connection import MAX_BACKOFF_SECONDS, Connection, Session, describe
+from pgwake.connection import MAX_BACKOFF_SECONDS, Connection, describe
 from pgwake.diagnosis import DIAGNOSE_SECONDS
 from pgwake.http.health import Health
 from pgwake.metrics import Metrics
@@ -18,6 +18,7 @@ from pgwake.presence import Presence
 from pgwake.pulse import Pulse
 from pgwake.sampler import SAMPLE_SECONDS, Sampler
 from pgwake.scheduler import Scheduler
+from pgwake.session import Session
 
 log = structlog.get_logger()
 

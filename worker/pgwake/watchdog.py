@@ -12,7 +12,6 @@ from time import monotonic
 import structlog
 
 from pgwake import queue
-from pgwake.connection import Session
 from pgwake.errors import EXIT_HUNG
 from pgwake.feed import Feed
 from pgwake.finisher import Finisher
@@ -20,6 +19,7 @@ from pgwake.http.health import Health
 from pgwake.job import Job
 from pgwake.metrics import Metrics
 from pgwake.queue import Failure
+from pgwake.session import Session
 
 log = structlog.get_logger()
 

@@ -9,7 +9,7 @@ import asyncpg
 import structlog
 
 from pgwake import names, queue
-from pgwake.connection import Connection, Session, describe
+from pgwake.connection import Connection, describe
 from pgwake.errors import ConfigurationError
 from pgwake.gate import Gate
 from pgwake.http.application import application
@@ -21,6 +21,7 @@ from pgwake.http.server import bind, serve
 from pgwake.metrics import Metrics
 from pgwake.pulse import Pulse
 from pgwake.sampler import SAMPLE_SECONDS, Sampler
+from pgwake.session import Session
 from pgwake.settings import Settings
 
 log = structlog.get_logger()

@@ -7,10 +7,10 @@ from typing import Any
 import asyncpg
 
 from pgwake import queue
-from pgwake.connection import Session
 from pgwake.endpoint import HttpClient
 from pgwake.job import Job
 from pgwake.jsontext import dumps
+from pgwake.session import Session
 
 _COLUMNS = ("attempt", "created_at", "started_at", "metadata", "result")
 

@@ -14,7 +14,7 @@ from pgwake import names, queue
 from pgwake.bell import Cause, Role
 from pgwake.calls import Calls
 from pgwake.claimer import Claimer
-from pgwake.connection import Session, describe
+from pgwake.connection import describe
 from pgwake.defaults import worker_default
 from pgwake.errors import ConfigurationError
 from pgwake.feed import Feed
@@ -36,6 +36,7 @@ from pgwake.renewal import renewal_interval
 from pgwake.runner import Runner
 from pgwake.sampler import Sampler
 from pgwake.service import Service
+from pgwake.session import Session
 from pgwake.settings import DEFAULT_LEASE, DEFAULT_SLOTS, Settings, parse_queue
 from pgwake.strays import Strays
 from pgwake.upkeep import Upkeep

@@ -2,8 +2,8 @@
 
 from time import monotonic
 
-from pgwake.connection import Session
 from pgwake.pulse import Pulse
+from pgwake.session import Session
 
 MAIN_LAG_SECONDS = 10.0
 DATABASE_SECONDS = 15.0

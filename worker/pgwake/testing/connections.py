@@ -9,8 +9,9 @@ from typing import Any, TypeVar, cast
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from pgwake.connection import Connection, Session
+from pgwake.connection import Connection
 from pgwake.errors import InvalidValueError
+from pgwake.session import Session
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from pgwake.calls import Calls
-from pgwake.connection import Session
 from pgwake.defaults import default_queue, worker_default
 from pgwake.errors import ConfigurationError
 from pgwake.feed import Feed
@@ -30,6 +29,7 @@ from pgwake.registry import Registry
 from pgwake.runner import Runner
 from pgwake.scheduler import Scheduler
 from pgwake.service import Service
+from pgwake.session import Session
 from pgwake.settings import Settings
 from pgwake.testing.connections import Borrowed
 

@@ -100,7 +100,8 @@ class Supervisor:
         self._queues.update(child.queues)
         if code not in (0, EXIT_CONFIG):
             log.error("process died", pid=child.pid, name=child.name, exit=code)
-        if child.is_beating and (code or not child.is_waiting):
+        may_hold = code != EXIT_CONFIG and (code != 0 or not child.is_waiting)
+        if child.is_beating and may_hold:
             await self._give_back(child)
         return code
 

@@ -7,6 +7,7 @@
 create or replace function pgwake.clock_offset()
 returns interval
 language plpgsql stable parallel safe
+cost 1  -- nearly never called; at the default of 100 a look at a few jobs would start parallel workers
 set search_path = pg_catalog, pg_temp
 as $$
 begin

@@ -89,3 +89,13 @@ async def test_jobs_that_end_on_other_days_lie_in_other_leaves(
 
     assert len(set(slots[:32])) == 32
     assert slots[0] == slots[32]
+
+
+async def test_it_makes_no_look_at_few_jobs_worth_parallel_workers(
+    connection: Connection,
+) -> None:
+    plan = await connection.fetch(
+        "explain select queue, count(*) filter (where run_at <= pgwake.now()),"
+        " count(*) filter (where run_at > pgwake.now()) from pgwake.jobs group by 1"
+    )
+    assert not any("Gather" in line for (line,) in plan)

@@ -15,6 +15,7 @@ from pgwake.hosts import host_name, host_urls
 from pgwake.install import schema_problem, sql_directory
 from pgwake.pooler import PooledError, check_listening, delivery_seconds
 from pgwake.queue import doctor, installed_schema
+from pgwake.queue.adoption import get_adoption
 from pgwake.refusal import explain_refusal, without_password
 from pgwake.settings import Settings
 
@@ -254,7 +255,10 @@ async def look_at_environment(
 ) -> AsyncIterator[Finding]:
     """Find a database of another environment."""
     wanted = settings.environment
-    if wanted is None or (noted := await doctor.environment(connection)) == wanted:
+    if wanted is None:
+        return
+    noted = (await get_adoption(connection)).environment
+    if noted == wanted:
         return
     yield Finding(
         "environment",

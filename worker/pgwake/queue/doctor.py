@@ -52,7 +52,6 @@ where has_schema_privilege(r.oid, 'pgwake'::regnamespace, 'usage')
 group by f.role
 order by f.role
 """
-_ENVIRONMENT = "select i.environment from pgwake.installation as i"
 # What this role may have at most, and what others than workers of this database use.
 _SESSIONS = """
 select
@@ -143,12 +142,6 @@ async def missing_grants(
     """Return what the roles may not execute of the functions beside them."""
     rows = await connection.fetch(_MISSING_GRANTS, roles, functions)
     return [(row[0], row[1]) for row in rows]
-
-
-async def environment(connection: Connection) -> str | None:
-    """Return the environment that the installation is noted for."""
-    name: str | None = await connection.fetchval(_ENVIRONMENT)
-    return name
 
 
 async def sessions(connection: Connection) -> tuple[int, int]:

@@ -12,8 +12,9 @@ from pgwake import Job, Registry
 from pgwake.embedded import EmbeddedServer
 from pgwake.registry import WEBHOOK_KIND
 from sql.copies import restore
-from sql.helpers import call, insert, running, set_queue
+from sql.helpers import call, insert, rows, set_queue
 from support import Connect, Connection, wait_for
+from worker.helpers import ended
 from worker.processes import Pgwake
 from worker.test_gate import supervised
 
@@ -32,11 +33,12 @@ async def test_a_restored_dump_mails_nobody_until_it_is_adopted(
     monkeypatch.setattr("pgwake.gate.SHUT_SECONDS", 0.1)
     second = timedelta(seconds=1)
     await call(connection, "adopt", environment="production")
-    await set_queue(connection, webhook="http://example.org", lease=second)
+    await set_queue(connection, webhook="http://example.org")
     cancelled = await insert(connection, "mail")
     await call(connection, "cancel_job", job_id=cancelled)  # so its webhook is pending
-    held = await running(connection, kind="mail")
-    child = await call(connection, "enqueue", kind="mail", depends_on=[held["id"]])
+    held = await insert(connection, "mail")
+    await rows(connection, "claim_next_job", lease=second)
+    child = await call(connection, "enqueue", kind="mail", depends_on=[held])
     pending = [await insert(connection, "mail") for _ in range(3)]
     delayed = await call(connection, "enqueue", kind="mail", delay=second)
     await call(connection, "schedule", name="tick", kind="tick", every=second)
@@ -70,10 +72,10 @@ async def test_a_restored_dump_mails_nobody_until_it_is_adopted(
             # No need to wait for the worker's: its session has to be up for a while.
             await call(copied, "maintain", step="sweep")
 
-            async def all_has_run() -> bool:
-                return {*pending, delayed, held["id"], child} == mailed
-
-            await wait_for(all_has_run, 10)
+            live = {*pending, delayed, held, child}
+            for job_id in live:
+                await ended(copied, job_id)
+            assert mailed == live
 
             async def others_have_run() -> bool:
                 return others == {"tick", WEBHOOK_KIND}

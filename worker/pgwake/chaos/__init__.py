@@ -1,0 +1,1 @@
+"""Faults on purpose, and the account of what they did to the jobs: `pgwake chaos`."""

@@ -1,0 +1,1 @@
+"""`pgwake bench`: measures pgwake on the database it is given."""

@@ -1,0 +1,1 @@
+"""`pgwake chaos`: runs jobs under faults and accounts for each."""

@@ -69,9 +69,7 @@ class Fault:
         """
         began_at = stage.now()
         harm = await self.act(stage, seconds, dice)
-        return Strike(
-            self.name, began_at, stage.now(), harm.victims, harm.accepting_at
-        )
+        return Strike(self.name, began_at, stage.now(), harm.victims, harm.accepting_at)
 
 
 FAULTS: dict[str, Fault] = {}

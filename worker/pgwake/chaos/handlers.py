@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-from pgwake.chaos import ON_PURPOSE
+from pgwake.chaos import KIND, ON_PURPOSE
 from pgwake.job import Job
 from pgwake.outcomes import Discard
 from pgwake.registry import job
@@ -23,7 +23,7 @@ _add_effect = (
 )
 
 
-@job("chaos")
+@job(KIND)
 async def chaos(
     serial: int,  # noqa: ARG001, the account's
     seconds: float,

@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 from time import monotonic
 
+from pgwake.chaos import KIND
 from pgwake.chaos.identity import Run
 from pgwake.connection import Connection
 from pgwake.pause import pause
@@ -27,7 +28,7 @@ with batch as (
   returning first_serial
 )
 insert into pgwake.jobs (queue, kind, payload)
-select $1, 'chaos', jsonb_strip_nulls(jsonb_build_object(
+select $1, $4, jsonb_strip_nulls(jsonb_build_object(
   'serial', s.serial,
   'seconds', round(
     (random() * case when s.serial % 50 = 0 then 0.6 else 0.01 end)::numeric, 4),
@@ -99,7 +100,7 @@ class Load:
 
     async def _put(self, batch: range, connection: Connection) -> str:
         return await connection.execute(
-            self._insert, self._run.queue, batch[0], batch[-1]
+            self._insert, self._run.queue, batch[0], batch[-1], KIND
         )
 
     async def _next(self, began: float) -> range | None:

@@ -1,12 +1,13 @@
 """How long it took until jobs were done as fast as before a fault."""
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from pgwake.chaos.identity import Run
 from pgwake.chaos.strike import Strike
 from pgwake.connection import Connection
 
-BEFORE_SECONDS = 5  # over which the throughput before it is measured
+BEFORE = timedelta(seconds=5)  # over which the throughput before is measured
 SHARE = 0.9
 WINDOW_SECONDS = 2  # in which so many must be done that it counts as back
 
@@ -33,11 +34,10 @@ from (
 ) as w
 where w.done >= $4
 """
-_BEFORE = """
+_DONE = """
 select count(*)::float8
 from pgwake.jobs_finished as j
-where j.queue = $1 and j.finished_at < $2
-  and j.finished_at >= $2::timestamptz - make_interval(secs => $3)
+where j.queue = $1 and j.finished_at >= $2 and j.finished_at < $3
 """
 
 
@@ -48,22 +48,26 @@ class Recovery:
     Attributes:
         fault: Its name.
         before: Jobs completed a second, in the five seconds before it.
+        during: The same while it lasted.
         seconds: From when the server accepted connections again (else from the fault's
-            end) until jobs were completed at nine tenths of that rate, for two seconds;
-            None: not yet.
+            end) until jobs were completed at nine tenths of the rate before, for two
+            seconds; None: not yet.
     """
 
     fault: str
     before: float
+    during: float
     seconds: float | None
 
 
 async def recovery(connection: Connection, run: Run, strike: Strike) -> Recovery:
     """Measure it by the jobs' own times; ask again while its seconds are None."""
-    done = await connection.fetchval(
-        _BEFORE, run.queue, strike.began_at, BEFORE_SECONDS
-    )
-    before = done / BEFORE_SECONDS
+
+    async def rate(since: datetime, until: datetime) -> float:
+        done: float = await connection.fetchval(_DONE, run.queue, since, until)
+        return done / max((until - since).total_seconds(), 0.001)
+
+    before = await rate(strike.began_at - BEFORE, strike.began_at)
     seconds = await connection.fetchval(
         _BACK,
         run.queue,
@@ -71,4 +75,9 @@ async def recovery(connection: Connection, run: Run, strike: Strike) -> Recovery
         WINDOW_SECONDS * 10 - 1,
         SHARE * before * WINDOW_SECONDS,
     )
-    return Recovery(strike.fault, before, None if seconds is None else float(seconds))
+    return Recovery(
+        strike.fault,
+        before,
+        await rate(strike.began_at, strike.healed_at),
+        None if seconds is None else float(seconds),
+    )

@@ -28,11 +28,15 @@ OWN_PROCESSES = "nothing: only workers that it has started itself are hit"
 OWN_RELAY = "nothing: only its own workers go through the relay that it starts"
 EVERYBODY = "all sessions of the server are ended, everybody's"
 
+# In two steps: within one condition the planner may end all before it compares names.
 _TERMINATE = """
-select a.application_name
-from pg_catalog.pg_stat_activity as a
-where a.datname = current_database() and a.application_name = any ($1)
-  and pg_catalog.pg_terminate_backend(a.pid)
+with mine as materialized (
+  select a.pid, a.application_name
+  from pg_catalog.pg_stat_activity as a
+  where a.datname = current_database() and a.application_name = any ($1)
+)
+select m.application_name, pg_catalog.pg_terminate_backend(m.pid)
+from mine as m
 """
 
 

@@ -128,6 +128,8 @@ class Relay:
             await self._forward(reader, writer)
         except OSError:
             _reset(writer)  # the server is not there
+        except asyncio.CancelledError:
+            pass  # the end; asyncio's streams would log it as an error
         finally:
             self._dead.discard(me)
             for end in self._connections.pop(me):

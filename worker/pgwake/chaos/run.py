@@ -102,7 +102,6 @@ async def run(stage: Stage, plan: Plan, audience: Audience) -> Outcome:
     Raises:
         PgwakeError: A fault could not be made or mended.
         asyncpg.PostgresError: The database refuses the load.
-        ExceptionGroup: Several such at once.
     """
     session = Session(stage.url, stage.run.queue, "accountant", QUESTION_SECONDS)
     load = Load(stage.relay.url, stage.run, rate=plan.rate)
@@ -127,6 +126,8 @@ async def run(stage: Stage, plan: Plan, audience: Audience) -> Outcome:
             load.stop()
         audience.doing("until all jobs have ended")
         await until_ended(session, stage.run)
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
     finally:
         session.close()
     audience.doing("the account")
@@ -140,6 +141,11 @@ async def run(stage: Stage, plan: Plan, audience: Audience) -> Outcome:
         if recovered.seconds is None
     ]
     return Outcome(drawn_up, strikes, recoveries, problems)
+
+
+def _first(group: BaseExceptionGroup) -> BaseException:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def _strike(

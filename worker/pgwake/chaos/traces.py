@@ -12,25 +12,30 @@ select pg_catalog.has_database_privilege(current_database(), 'create')
 from pg_catalog.pg_namespace as n
 where n.nspname = 'pgwake'
 """
-# As its owner, who may: purge and cancel would leave what a dead worker still has, and
-# the counts of a queue that nobody will use again. Folds of these wait: lock 2.
-_CLEAN = (
-    "select pg_catalog.pg_advisory_xact_lock(1885828971, 2)",
-    "delete from pgwake.jobs where queue = $1",
-    "delete from pgwake.looks where queue = $1",
-    "delete from pgwake.workers where $1 = any (queues)",
-    "delete from pgwake.tallies where queue = $1",
-    "delete from pgwake.tally_sums where queue = $1",
-    "delete from pgwake.tally_leaves where queue = $1",
-)
-_DROP = "drop schema if exists {0} cascade"
-_FORGET_KIND = "delete from pgwake.kinds where name = $1"
+_DELETE = "delete from pgwake."
+# A fold in progress would write the counts anew.
+_NO_FOLD = "select pg_catalog.pg_advisory_xact_lock(1885828971, 2)"
 
 
 async def may_clean(connection: Connection) -> bool:
     """Whether this session may make a run's schema, and remove all of a run."""
     answer: bool = await connection.fetchval(_MAY)
     return answer
+
+
+def traces_of(run: Run) -> list[str]:
+    """Return the statements that remove all of a run, for the owner of schema pgwake.
+
+    By the rows: cancel_jobs and purge would leave what a dead worker still has, and the
+    counts of a queue that nobody will use again.
+    """
+    tables = ("jobs", "looks", "tallies", "tally_sums", "tally_leaves")
+    return [
+        *(f"{_DELETE}{name} where queue = '{run.queue}'" for name in tables),
+        f"{_DELETE}workers where '{run.queue}' = any (queues)",
+        f"{_DELETE}kinds where name = '{KIND}'",
+        f"drop schema if exists {run.schema} cascade",
+    ]
 
 
 async def clean(url: str, run: Run) -> None:
@@ -42,10 +47,8 @@ async def clean(url: str, run: Run) -> None:
     connection = await connect(url, run.queue, CLEAN_SECONDS)
     try:
         async with connection.transaction():
-            for statement in _CLEAN:
-                arguments = [run.queue] if "$1" in statement else []
-                await connection.execute(statement, *arguments)
-            await connection.execute(_FORGET_KIND, KIND)
-            await connection.execute(_DROP.format(run.schema))
+            await connection.execute(_NO_FOLD)
+            for statement in traces_of(run):
+                await connection.execute(statement)
     finally:
         connection.terminate()

@@ -93,8 +93,7 @@ class Team:
         self._process.send_signal(number)
 
     def stop(self) -> int | None:
-        """Stop it as a deploy would; its exit code, None if it had to be killed."""
-        self._process.terminate()
+        """Wait for its end; its exit code, None if it had to be killed."""
         try:
             return self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -222,8 +221,8 @@ class Crew:
         """Stop all; note in problems who has not stopped as it should."""
         teams, self.teams = self.teams, []
         for team in teams:
-            team.send(signal.SIGCONT)
-            team.send(signal.SIGTERM)
+            team.send(signal.SIGCONT)  # whatever has been cut short
+            team.send(signal.SIGTERM)  # once: a second one means at once
         for team in teams:
             code = team.stop()
             if code != 0:

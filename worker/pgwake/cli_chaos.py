@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from pgwake.chaos.consent import problem, warning
 from pgwake.chaos.faults import FAULTS
 from pgwake.chaos.identity import Run
 from pgwake.chaos.play import Play
@@ -27,9 +26,7 @@ from pgwake.terminal import (
     Json,
     Url,
     Yes,
-    ask,
     confirm,
-    note,
     print_json,
     show,
     wrong_usage,
@@ -109,21 +106,13 @@ def chaos(
     named = _named(faults)
     settings = Settings.load(database_url=database_url)
     sessions = TEAMS * processes * SESSIONS + OTHER_SESSIONS
+    server = None
     if settings.database_url is None:
-        url = None
         server = EmbeddedServer(
             keep and keep.absolute() / "server",
             # For those, too, that nobody has told that their client is gone.
             settings={"max_connections": str(2 * sessions)},
         )
-    else:
-        url, server = settings.dsn, None
-        found = ask(
-            url,
-            lambda c: problem(c, settings.environment, in_production=in_production),
-        )
-        if found is not None:
-            raise ConfigurationError(found)
     left_out = {
         fault: why
         for fault in named or FAULTS
@@ -143,28 +132,27 @@ def chaos(
     folder = _folder(keep)
     play = Play(
         run=Run(secrets.token_hex(4), folder),
-        url=url,
+        settings=settings,
         server=server,
         restart_command=restart_command,
         plan=plan,
         processes=processes,
+        in_production=in_production,
         keeps=keep is not None,
     )
-    if url is not None:
-        for line in warning(play.run, plan, sessions):
-            note(line)
-        if not yes and not sys.stdin.isatty():
-            wrong_usage("Add --yes to do it.")
-        confirm("All of this may be done.", yes=yes)
     report = Report(Console(stderr=json_output, highlight=False))
     if server is None:
         place = f"as set: {without_password(settings.dsn)}"
+        report.warning(play.run, plan, sessions)
+        if not yes and not sys.stdin.isatty():
+            wrong_usage("Add --yes to have that done.")
+        confirm("", yes=yes)
     else:
         place = f"PostgreSQL {server.version} of its own in {server.directory}"
     report.opening(play.run, place, plan, processes, left_out)
-    code = asyncio.run(until_signal(play.perform(report)))
-    if code > 128:
-        report.display.title("Stopped.")
+    code = asyncio.run(
+        until_signal(play.perform(report), lambda: report.display.title("Stopped."))
+    )
     if json_output and play.outcome is not None:
         print_json(as_json(play.outcome, plan, play.run, left_out))
     sys.exit(code)

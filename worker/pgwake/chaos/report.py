@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.status import Status
 
 from pgwake.chaos.crew import LEASE_SECONDS
+from pgwake.chaos.faults import FAULTS
 from pgwake.chaos.identity import Run
 from pgwake.chaos.recovery import Recovery
 from pgwake.chaos.run import Outcome, Plan
 from pgwake.chaos.stage import TEAMS
 from pgwake.chaos.strike import Strike
-from pgwake.chaos.traces import traces_of
 from pgwake.demo_display import Display
 
 NAME_WIDTH = 26
@@ -99,7 +99,7 @@ class Report:
             self._row("", count, why)
         if drawn_up.blamed:
             told = ", ".join(f"{n} {name}" for name, n in drawn_up.blamed.items())
-            self._row("crashes by fault", sum(drawn_up.blamed.values()), told)
+            self._row("blamed on faults", sum(drawn_up.blamed.values()), told)
         self._row("effects in transactions", drawn_up.effects)
         self._row("lost", drawn_up.lost)
         self._row("doubled effects", drawn_up.doubled_effects)
@@ -113,15 +113,30 @@ class Report:
         for problem in outcome.problems:
             self.display.line(problem)
 
-    def kept(self, run: Run, url: str | None) -> None:
+    def kept(self, run: Run, *, in_database: bool) -> None:
         """Write what is left, and how it goes."""
-        self.display.title("Kept:")
-        self.display.fact("logs", str(run.folder))
-        if url is None:
+        self.display.title(f"Kept: logs in {run.folder}")
+        if not in_database:
             return
-        self.display.fact("jobs", f"queue {run.queue}, tables in schema {run.schema}")
-        self.display.fact("remove by", "")
-        self.display.code(*(f"{statement};" for statement in traces_of(run)))
+        self.display.line(f"and the jobs of {run.queue}. When you have looked at them:")
+        self.display.code(
+            *(
+                f"pgwake {words} --queue {run.queue} --yes"
+                for words in ("cancel", "purge --status failed", "purge")
+            ),
+            f'psql "$PGWAKE_DATABASE_URL" -c "drop schema {run.schema} cascade"',
+        )
+
+    def warning(self, run: Run, plan: Plan, sessions: int) -> None:
+        """Write what will be done in somebody's database, and to others there."""
+        self.display.title("In the database")
+        self.display.line(
+            f"{plan.rate:g} jobs/s go into the queue {run.queue}, by up to {sessions} "
+            f"sessions; tables are made in the schema {run.schema}."
+        )
+        self.display.line("All of it is removed at the end. To others there:")
+        for name in plan.faults:
+            self.display.line(f"{name:<18} {FAULTS[name].for_others}")
 
     def _row(self, name: str, figure: int | str, told: str = "") -> None:
         shown = figure if isinstance(figure, str) else f"{figure:,}"

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -136,6 +137,7 @@ class Crew:
         teams: How many supervisors there are.
         processes: Worker processes of each.
         slots: Jobs that a worker process runs at once.
+        options: More words for `pgwake run`.
 
     Attributes:
         teams: Each supervisor with its workers.
@@ -143,13 +145,21 @@ class Crew:
     """
 
     def __init__(
-        self, run: Run, url: str, *, teams: int, processes: int, slots: int
+        self,
+        run: Run,
+        url: str,
+        *,
+        teams: int,
+        processes: int,
+        slots: int,
+        options: Sequence[str],
     ) -> None:
         self._command = [
             *(sys.executable, "-m", "pgwake", "run"),
             *("--import", "pgwake.chaos.handlers"),
             *("--queue", f"{run.queue}:{slots}"),
             *("--processes", str(processes)),
+            *options,
         ]
         self._processes = processes
         self._environment = {
@@ -198,7 +208,9 @@ class Crew:
 
     def workers(self) -> dict[str, int]:
         """Return all worker processes by name, as in claimed_by: their process ids."""
-        return {name: pid for team in self.teams for name, pid in team.workers().items()}
+        return {
+            name: pid for team in self.teams for name, pid in team.workers().items()
+        }
 
     def mend(self) -> None:
         """Start again what nobody else would: the supervisors that have ended."""

@@ -11,9 +11,10 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from pgwake.chaos.crew import LEASE_SECONDS
+from pgwake.chaos.disk import SmallDisk
 from pgwake.chaos.stage import Stage
 from pgwake.chaos.strike import Strike
-from pgwake.embedded import StopMode
+from pgwake.embedded import EmbeddedServer, StopMode
 from pgwake.names import application_name, handlers_application_name
 
 Target = Literal["workers", "sessions", "server", "network", "disk"]
@@ -23,11 +24,19 @@ ZOMBIE_SECONDS = LEASE_SECONDS + 4.0  # its jobs run elsewhere by then
 SLOW_SECONDS = 0.05
 SLOW_BYTES_PER_SECOND = 65_536
 
+OWN_PROCESSES = "nothing: only workers that it has started itself are hit"
+OWN_RELAY = "nothing: only its own workers go through the relay that it starts"
+EVERYBODY = "all sessions of the server are ended, everybody's"
+
+# In two steps: within one condition the planner may end all before it compares names.
 _TERMINATE = """
-select a.application_name
-from pg_catalog.pg_stat_activity as a
-where a.datname = current_database() and a.application_name = any ($1)
-  and pg_catalog.pg_terminate_backend(a.pid)
+with mine as materialized (
+  select a.pid, a.application_name
+  from pg_catalog.pg_stat_activity as a
+  where a.datname = current_database() and a.application_name = any ($1)
+)
+select m.application_name, pg_catalog.pg_terminate_backend(m.pid)
+from mine as m
 """
 
 
@@ -39,6 +48,7 @@ class Harm(NamedTuple):
 
 
 Act = Callable[[Stage, float, random.Random], Awaitable[Harm]]
+Obstacle = Callable[[EmbeddedServer | None, str | None], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +60,17 @@ class Fault:
         sentence: What it does.
         target: What it is done to; two at once need two targets.
         act: Makes it, holds it for some seconds, mends it.
-        obstacle: Why it can't be made on a stage; None: it can.
+        for_others: What it does to others on the same server.
+        obstacle: Why it can't be made, of a server of pgwake's own or None, and with a
+            restart command or None; None: it can.
     """
 
     name: str
     sentence: str
     target: Target
     act: Act
-    obstacle: Callable[[Stage], str | None]
+    for_others: str
+    obstacle: Obstacle
 
     async def strike(self, stage: Stage, seconds: float, dice: random.Random) -> Strike:
         """Make it, hold it, mend it.
@@ -75,7 +88,7 @@ class Fault:
 FAULTS: dict[str, Fault] = {}
 
 
-def _never(_: Stage) -> None:
+def _never(server: EmbeddedServer | None, command: str | None) -> None:  # noqa: ARG001
     return None
 
 
@@ -83,10 +96,11 @@ def _fault(
     name: str,
     sentence: str,
     target: Target,
-    obstacle: Callable[[Stage], str | None] = _never,
+    for_others: str,
+    obstacle: Obstacle = _never,
 ) -> Callable[[Act], Act]:
     def register(act: Act) -> Act:
-        FAULTS[name] = Fault(name, sentence, target, act, obstacle)
+        FAULTS[name] = Fault(name, sentence, target, act, for_others, obstacle)
         return act
 
     return register
@@ -96,6 +110,7 @@ def _fault(
     "kill",
     "kill -9 of a worker process each second, and of a supervisor with all its workers",
     "workers",
+    OWN_PROCESSES,
 )
 async def kill(stage: Stage, seconds: float, dice: random.Random) -> Harm:
     """The supervisor goes first: with it gone, leases have to run out."""
@@ -119,6 +134,7 @@ async def kill(stage: Stage, seconds: float, dice: random.Random) -> Harm:
     "stop",
     "SIGSTOP of a supervisor and its workers for longer than the lease, then SIGCONT",
     "workers",
+    OWN_PROCESSES,
 )
 async def stop(stage: Stage, seconds: float, dice: random.Random) -> Harm:
     """The workers go on first: their supervisor would end them, silent as they were."""
@@ -141,6 +157,7 @@ async def stop(stage: Stage, seconds: float, dice: random.Random) -> Harm:
     "terminate",
     "pg_terminate_backend of all sessions of the workers, each second",
     "sessions",
+    "nothing: only its own workers' sessions are ended",
 )
 async def terminate(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
     """By their names, so that nobody else's is hit."""
@@ -161,9 +178,9 @@ async def terminate(stage: Stage, seconds: float, dice: random.Random) -> Harm: 
     return Harm(tuple(sorted(victims)))
 
 
-def _no_restart(stage: Stage) -> str | None:
-    if stage.server is None and stage.restart_command is None:
-        return "nothing says how to restart the server: --restart-command does"
+def _no_restart(server: EmbeddedServer | None, command: str | None) -> str | None:
+    if server is None and command is None:
+        return "say how to restart the server, with --restart-command"
     return None
 
 
@@ -175,6 +192,7 @@ async def _restart(stage: Stage, mode: StopMode) -> Harm:
     "restart-fast",
     "the server is restarted: all sessions are ended, then it shuts down",
     "server",
+    EVERYBODY,
     _no_restart,
 )
 async def restart_fast(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
@@ -186,6 +204,7 @@ async def restart_fast(stage: Stage, seconds: float, dice: random.Random) -> Har
     "restart-immediate",
     "the server is restarted as after a crash: it recovers from its WAL",
     "server",
+    EVERYBODY,
     _no_restart,
 )
 async def restart_immediate(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
@@ -197,6 +216,7 @@ async def restart_immediate(stage: Stage, seconds: float, dice: random.Random) -
     "half-open",
     "the network forwards nothing and closes nothing; sessions from before stay dead",
     "network",
+    OWN_RELAY,
 )
 async def half_open(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
     """As when a NAT has forgotten its connections."""
@@ -208,6 +228,7 @@ async def half_open(stage: Stage, seconds: float, dice: random.Random) -> Harm: 
     "one-way",
     "the network holds back what goes to the server, then what comes from it",
     "network",
+    OWN_RELAY,
 )
 async def one_way(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
     """Half of the time each."""
@@ -222,6 +243,7 @@ async def one_way(stage: Stage, seconds: float, dice: random.Random) -> Harm:  #
     f"the network takes {SLOW_SECONDS * 1000:.0f} ms each way, and "
     f"{SLOW_BYTES_PER_SECOND // 1024} KiB/s",
     "network",
+    OWN_RELAY,
 )
 async def slow(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
     """For each connection."""
@@ -233,6 +255,7 @@ async def slow(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # no
     "cut",
     "the network resets all connections each second, then refuses new ones, too",
     "network",
+    OWN_RELAY,
 )
 async def cut(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
     """Half of the time each."""
@@ -256,6 +279,7 @@ async def _until_healed(stage: Stage, seconds: float) -> Harm:
     "snapshot",
     "a transaction holds an old snapshot, so that dead rows can't be removed",
     "sessions",
+    "vacuum removes no row of this database that dies meanwhile",
 )
 async def snapshot(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
     """It pins the dead rows of the whole database, and in part of the server."""
@@ -269,14 +293,15 @@ async def snapshot(stage: Stage, seconds: float, dice: random.Random) -> Harm:  
     return Harm()
 
 
-def _no_disk(stage: Stage) -> str | None:
-    return None if stage.disk is not None else stage.disk_problem
+def _no_disk(server: EmbeddedServer | None, command: str | None) -> str | None:  # noqa: ARG001
+    return SmallDisk.obstacle(server)
 
 
 @_fault(
     "disk-full",
     "the disk with the jobs' tables is full",
     "disk",
+    "nothing: it is made on a server of pgwake's own only",
     _no_disk,
 )
 async def disk_full(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001

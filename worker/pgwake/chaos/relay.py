@@ -41,8 +41,8 @@ class Relay:
         self._listening_port = free_port()
         self.url = _through(url, self._listening_port)
         self._server: asyncio.Server | None = None
+        # Each with its ends: the client's, then the server's.
         self._connections: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
-        self._pumps: set[asyncio.Task[None]] = set()
         self._dead: set[asyncio.Task[None]] = set()
         self._thawed = _set_event()
         self._open: dict[Way, asyncio.Event] = {
@@ -72,7 +72,9 @@ class Relay:
         New connections are taken, and hear nothing.
         """
         self._thawed.clear()
-        self._dead |= self._pumps
+        self._dead |= {
+            connection for connection, ends in self._connections.items() if ends[1:]
+        }
 
     def block(self, way: Way) -> None:
         """Hold back what goes one way; the other way is open.
@@ -100,11 +102,16 @@ class Relay:
             self._server = None
 
     async def heal(self) -> None:
-        """Be as at the beginning; connections from before a freeze stay dead."""
+        """Be as at the beginning; connections from before a freeze stay dead.
+
+        Their server is told, as keepalives would tell it; their clients are not.
+        """
         self._delay_seconds, self._bytes_per_second = 0.0, float("inf")
         for event in self._open.values():
             event.set()
         self._thawed.set()
+        for connection in self._dead:
+            _reset(self._connections[connection][1])
         if self._server is None:
             self._server = await asyncio.start_server(
                 self._accept, "127.0.0.1", self._listening_port
@@ -121,7 +128,10 @@ class Relay:
             await self._forward(reader, writer)
         except OSError:
             _reset(writer)  # the server is not there
+        except asyncio.CancelledError:
+            pass  # the end; asyncio's streams would log it as an error
         finally:
+            self._dead.discard(me)
             for end in self._connections.pop(me):
                 end.close()
 
@@ -138,38 +148,39 @@ class Relay:
         assert me is not None  # noqa: S101, as above
         self._connections[me].append(up_writer)
         pair = {
-            asyncio.create_task(self._pump(reader, up_writer, "to the server")),
-            asyncio.create_task(self._pump(up_reader, writer, "from the server")),
+            asyncio.create_task(self._pump(me, reader, up_writer, "to the server")),
+            asyncio.create_task(self._pump(me, up_reader, writer, "from the server")),
         }
-        self._pumps |= pair
         try:
             await asyncio.wait(pair, return_when="FIRST_COMPLETED")
         finally:
             for task in pair:
                 task.cancel()
             await asyncio.gather(*pair, return_exceptions=True)
-            self._pumps -= pair
-            self._dead -= pair
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way
+        self,
+        connection: asyncio.Task[None],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        way: Way,
     ) -> None:
-        me = asyncio.current_task()
         while True:
             data = b""
             with suppress(OSError):  # a reset is an end, too
                 data = await reader.read(65536)
-            await asyncio.sleep(
-                self._delay_seconds + len(data) / self._bytes_per_second
-            )
+            seconds = self._delay_seconds + len(data) / self._bytes_per_second
+            await asyncio.sleep(seconds)
             await self._open[way].wait()
-            if me in self._dead:
+            if connection not in self._dead:
+                with suppress(OSError):
+                    writer.write(data)
+                    await writer.drain()
+            elif way == "from the server":
                 await asyncio.Event().wait()
             if not data:
+                await self._thawed.wait()
                 return
-            with suppress(OSError):
-                writer.write(data)
-                await writer.drain()
 
 
 def _set_event() -> asyncio.Event:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -37,7 +37,6 @@ class Stage:
         restart_command: What restarts it where it is somebody else's: run by the shell,
             with $MODE in its environment, fast or immediate.
         disk: The small disk that the jobs' tables are on, if there is one.
-        disk_problem: Why there is none.
     """
 
     run: Run
@@ -47,7 +46,6 @@ class Stage:
     server: EmbeddedServer | None
     restart_command: str | None
     disk: SmallDisk | None
-    disk_problem: str | None
     _offset: timedelta
 
     @classmethod
@@ -62,6 +60,7 @@ class Stage:
         processes: int = 2,
         slots: int = 10,
         has_disk: bool = False,
+        options: Sequence[str] = (),
     ) -> AsyncIterator["Stage"]:
         """Set it: start the relay and the workers, and clear it at the end.
 
@@ -72,25 +71,32 @@ class Stage:
             restart_command: As in Stage.
             processes: Worker processes of each of the two supervisors.
             slots: Jobs that a worker process runs at once.
-            has_disk: Whether to put the tables on a small disk, if that can be made.
+            has_disk: Whether to put all tables on a small disk; the server's must be
+                given.
+            options: More words for `pgwake run`.
 
         Raises:
-            PgwakeError: The workers did not start; their log's end follows.
+            PgwakeError: The workers did not start, their log's end follows; or there
+                can be no small disk.
         """
         async with AsyncExitStack() as stack:
-            disk, problem = None, SmallDisk.obstacle(server)
-            if has_disk and server is not None and problem is None:
-                disk = stack.enter_context(SmallDisk(server))
-                await disk.move_tables(url)
+            disk = None
+            if has_disk and server is not None:
+                disk = await stack.enter_async_context(SmallDisk.under(server))
             relay = await stack.enter_async_context(Relay.before(url))
-            crew = Crew(run, relay.url, teams=TEAMS, processes=processes, slots=slots)
+            crew = Crew(
+                run,
+                relay.url,
+                teams=TEAMS,
+                processes=processes,
+                slots=slots,
+                options=options,
+            )
             stack.push_async_callback(asyncio.to_thread, crew.stop)
             crew.start()
             await crew.until_working()
             offset = await _clock_offset(url)
-            yield cls(
-                run, url, relay, crew, server, restart_command, disk, problem, offset
-            )
+            yield cls(run, url, relay, crew, server, restart_command, disk, offset)
 
     def now(self) -> datetime:
         """Return the server's time, as near as it could be had at the beginning."""
@@ -118,7 +124,7 @@ class Stage:
                 return self.now()
             await asyncio.sleep(LOOK_SECONDS)
         raise EmbeddedServerError(
-            f"the server accepts no connection {RESTART_SECONDS:.0f} s after its restart"
+            f"{RESTART_SECONDS:.0f} s after its restart the server takes no connection"
         )
 
     async def _command_restart(self, mode: StopMode) -> None:

@@ -119,7 +119,7 @@ async def run(stage: Stage, plan: Plan, audience: Audience) -> Outcome:
                     made = await _strike(stage, plan, names, dice)
                     audience.doing(f"until it is as before {', '.join(names)}")
                     for strike in made:
-                        after = await _recovery(session, stage, strike)
+                        after = await _recovery(session, stage, strike, plan.rate)
                         strikes.append(strike)
                         recoveries.append(after)
                         audience.done(strike, after)
@@ -162,10 +162,12 @@ async def _strike(
     return [task.result() for task in making]
 
 
-async def _recovery(session: Session, stage: Stage, strike: Strike) -> Recovery:
+async def _recovery(
+    session: Session, stage: Stage, strike: Strike, rate: float
+) -> Recovery:
     deadline = monotonic() + RECOVERY_SECONDS
     while True:
-        found = await session.call(lambda c: recovery(c, stage.run, strike))
+        found = await session.call(lambda c: recovery(c, stage.run, strike, rate))
         if found.seconds is not None or monotonic() > deadline:
             return found
         await asyncio.sleep(LOOK_SECONDS)

@@ -17,7 +17,6 @@ from pgwake.chaos.strike import Strike
 from pgwake.connection import connect
 from pgwake.session import Session
 
-CALM_SECONDS = 6.0  # before a fault: its throughput is compared with the last five
 RECOVERY_SECONDS = 60.0
 END_SECONDS = 120.0  # in which no job ends any more
 LOOK_SECONDS = 0.5
@@ -37,6 +36,8 @@ class Plan:
         hold_seconds: How long each lasts.
         jobs: The faults are made again until so many are enqueued; 0: once each.
         seed: Of who is hit, and of the mix.
+        calm_seconds: How long nothing is done before each; the throughput afterwards is
+            compared with that of the last five.
         is_mixed: Up to two at once, in any order, for half to one and a half times as
             long; else each alone, in turn.
     """
@@ -46,6 +47,7 @@ class Plan:
     hold_seconds: float
     jobs: int = 0
     seed: int = 1
+    calm_seconds: float = 6.0
     is_mixed: bool = False
 
     def rounds(self, dice: random.Random) -> Iterator[tuple[str, ...]]:
@@ -114,7 +116,7 @@ async def run(stage: Stage, plan: Plan, audience: Audience) -> Outcome:
             while not strikes or load.enqueued < plan.jobs:
                 for names in plan.rounds(dice):
                     audience.doing(f"calm; next: {', '.join(names)}")
-                    await asyncio.sleep(CALM_SECONDS)
+                    await asyncio.sleep(plan.calm_seconds)
                     audience.doing(", ".join(names))
                     made = await _strike(stage, plan, names, dice)
                     audience.doing(f"until it is as before {', '.join(names)}")

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from pgwake import logs
 from pgwake.chaos.faults import FAULTS
 from pgwake.chaos.identity import Run
 from pgwake.chaos.play import Play
@@ -150,6 +151,8 @@ def chaos(
     else:
         place = f"PostgreSQL {server.version} of its own in {server.directory}"
     report.opening(play.run, place, plan, processes, left_out)
+    # The producers' sessions are lost as they should be; the workers' have logs.
+    logs.configure(settings.model_copy(update={"log_level": "error"}))
     code = asyncio.run(
         until_signal(play.perform(report), lambda: report.display.title("Stopped."))
     )

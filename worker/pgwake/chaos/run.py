@@ -36,6 +36,8 @@ class Plan:
         hold_seconds: How long each lasts.
         jobs: The faults are made again until so many are enqueued; 0: once each.
         seed: Of who is hit, and of the mix.
+        calm_seconds: How long nothing is done before each; the throughput afterwards is
+            compared with that of the last five.
         is_mixed: Up to two at once, in any order, for half to one and a half times as
             long; else each alone, in turn.
         calm_seconds: How long nothing is done before each: its throughput is compared
@@ -47,6 +49,7 @@ class Plan:
     hold_seconds: float
     jobs: int = 0
     seed: int = 1
+    calm_seconds: float = 6.0
     is_mixed: bool = False
     calm_seconds: float = 6.0
 

@@ -40,8 +40,6 @@ class Plan:
             compared with that of the last five.
         is_mixed: Up to two at once, in any order, for half to one and a half times as
             long; else each alone, in turn.
-        calm_seconds: How long nothing is done before each: its throughput is compared
-            with that of the last five.
     """
 
     faults: Sequence[str]
@@ -51,7 +49,6 @@ class Plan:
     seed: int = 1
     calm_seconds: float = 6.0
     is_mixed: bool = False
-    calm_seconds: float = 6.0
 
     def rounds(self, dice: random.Random) -> Iterator[tuple[str, ...]]:
         """Yield what is made at once, until each has been."""

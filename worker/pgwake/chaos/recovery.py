@@ -1,7 +1,7 @@
 """How long it took until jobs were done as fast as before a fault."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from pgwake.chaos.identity import Run
 from pgwake.chaos.strike import Strike
@@ -11,33 +11,32 @@ BEFORE = timedelta(seconds=5)  # over which the throughput before is measured
 SHARE = 0.9
 WINDOW_SECONDS = 2  # in which so many must be done that it counts as back
 
-# By tenths of a second since the database could be had again. Rides the brin index of
-# finished_at.
-_BACK = """
+# In one look, by tenths of a second from when the database could be had again.
+_LOOK = """
 with tenths as (
-  select floor(extract(epoch from j.finished_at - $2) * 10)::int as tenth,
-    count(*) as done
+  select floor(extract(epoch from j.finished_at - $3) * 10)::int as tenth,
+    count(*) filter (where j.finished_at < $2) as before,
+    count(*) filter (where j.finished_at >= $2 and j.finished_at < $3) as during,
+    count(*) filter (where j.finished_at >= $3) as since
   from pgwake.jobs_finished as j
-  where j.queue = $1 and j.finished_at >= $2
+  where j.queue = $1 and j.finished_at >= $2::timestamptz - $4::interval
   group by tenth
+), rates as (
+  select coalesce(sum(t.before), 0) / extract(epoch from $4::interval) as before,
+    coalesce(sum(t.during), 0)
+      / greatest(extract(epoch from $3::timestamptz - $2), 0.001) as during
+  from tenths as t
+), windows as (
+  select every.tenth, sum(t.since) over (
+    order by every.tenth range between current row and $5 following) as done
+  from generate_series(0, (select max(t.tenth) from tenths as t)) as every(tenth)
+  left join tenths as t using (tenth)
 )
-select min(w.tenth) / 10.0
-from (
-  select t.tenth,
-    sum(t.done) over (
-      order by t.tenth range between current row and $3 following) as done
-  from (
-    select s.tenth, coalesce(tenths.done, 0) as done
-    from generate_series(0, (select max(tenths.tenth) from tenths)) as s(tenth)
-    left join tenths using (tenth)
-  ) as t
-) as w
-where w.done >= $4
-"""
-_DONE = """
-select count(*)::float8
-from pgwake.jobs_finished as j
-where j.queue = $1 and j.finished_at >= $2 and j.finished_at < $3
+select least(r.before, $6::float8)::float8, r.during::float8, (
+  select min(w.tenth) / 10.0 from windows as w
+  where w.done >= $7::float8 * ($5 + 1) / 10 * least(r.before, $6)
+)::float8
+from rates as r
 """
 
 
@@ -72,22 +71,15 @@ async def recovery(
         strike: What was done to it.
         rate: The load's, in jobs a second.
     """
-
-    async def completed(since: datetime, until: datetime) -> float:
-        done: float = await connection.fetchval(_DONE, run.queue, since, until)
-        return done / max((until - since).total_seconds(), 0.001)
-
-    before = min(await completed(strike.began_at - BEFORE, strike.began_at), rate)
-    seconds = await connection.fetchval(
-        _BACK,
+    row = await connection.fetchrow(
+        _LOOK,
         run.queue,
+        strike.began_at,
         strike.healed_at,
+        BEFORE,
         WINDOW_SECONDS * 10 - 1,
-        SHARE * before * WINDOW_SECONDS,
+        rate,
+        SHARE,
     )
-    return Recovery(
-        strike.fault,
-        before,
-        await completed(strike.began_at, strike.healed_at),
-        None if seconds is None else float(seconds),
-    )
+    assert row is not None  # noqa: S101, sums are one
+    return Recovery(strike.fault, *row)

@@ -35,6 +35,7 @@ from pgwake.terminal import (
 
 SESSIONS = 15  # of a worker process at most: its own, and its handlers'
 OTHER_SESSIONS = 20
+CALM = 6.0
 
 
 def chaos(
@@ -63,7 +64,12 @@ def chaos(
     ] = 200.0,
     hold: Annotated[
         float,
-        typer.Option(min=1, max=3600, metavar="SECONDS", help="How long each lasts."),
+        typer.Option(
+            min=1,
+            max=3600,
+            metavar="SECONDS",
+            help=f"How long each lasts, and the calm before; that {CALM:g} at most.",
+        ),
     ] = 8.0,
     processes: Annotated[
         int,
@@ -128,6 +134,7 @@ def chaos(
         hold_seconds=hold,
         jobs=jobs,
         seed=random.randrange(10**6) if seed is None else seed,  # noqa: S311
+        calm_seconds=min(hold, CALM),
         is_mixed=mix,
     )
     folder = _folder(keep)

@@ -81,7 +81,7 @@ class Play:
                 shutil.rmtree(self.run.folder, ignore_errors=True)
         report.account(self.outcome)
         if self.keeps:
-            report.kept(self.run, in_database=self.server is None)
+            report.kept(self.run, self.plan, self.server)
         return bool(self.outcome.problems)
 
     async def _database(self, stack: AsyncExitStack) -> str:

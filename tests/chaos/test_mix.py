@@ -37,7 +37,7 @@ async def test_whatever_is_done_to_workers_network_and_server_the_account_closes
         seed=7,
     )
 
-    async with Stage.set(own_database, here, server=own_server) as stage:
+    async with Stage.set(own_database, here, server=own_server, processes=1) as stage:
         outcome = await run(stage, plan, Deaf())
 
     found = outcome.account

@@ -137,9 +137,9 @@ def chaos(
         calm_seconds=min(hold, CALM),
         is_mixed=mix,
     )
-    folder = _folder(keep)
+    name = secrets.token_hex(4)
     play = Play(
-        run=Run(secrets.token_hex(4), folder),
+        run=Run(name, _folder(keep, name)),
         settings=settings,
         server=server,
         restart_command=restart_command,
@@ -182,10 +182,10 @@ def _named(text: str | None) -> Sequence[str]:
     return names
 
 
-def _folder(keep: Path | None) -> Path:
-    """Return the folder of a run: a new one, or the one that is named."""
+def _folder(keep: Path | None, name: str) -> Path:
+    """Return the folder of a run, which need not be there: a new one, or the named."""
     if keep is None:
-        return Path(tempfile.mkdtemp(prefix="pgwake-chaos-"))
+        return Path(tempfile.gettempdir(), f"pgwake-chaos-{name}")
     folder = keep.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ class Report:
     def __init__(self, console: Console) -> None:
         self.display = Display(console)
         self._status = Status("", console=console)  # seen on a terminal only
-        self._has_head = False
+        self._last: Strike | None = None
 
     def opening(
         self,
@@ -62,8 +62,7 @@ class Report:
 
     def done(self, strike: Strike, recovery: Recovery) -> None:
         """Write the line of a fault."""
-        if not self._has_head:
-            self._has_head = True
+        if self._last is None:
             self.display.title(
                 f"{'fault':<18} {'lasted':>8} {'jobs/s':>8} {'before':>8}  at 90% again"
             )
@@ -73,9 +72,12 @@ class Report:
             back += ", from when the server took connections"
         if strike.victims:
             back += f"; {len(strike.victims)} workers hit"
+        is_joined = self._last is not None and strike.began_at < self._last.ended_at
+        name = f"+ {strike.fault}" if is_joined else strike.fault
+        self._last = strike
         lasted = (strike.ended_at - strike.began_at).total_seconds()
         self.display.line(
-            f"{strike.fault:<18} {lasted:>6.1f} s {recovery.during:>8,.0f} "
+            f"{name:<18} {lasted:>6.1f} s {recovery.during:>8,.0f} "
             f"{recovery.before:>8,.0f}  {back}"
         )
 

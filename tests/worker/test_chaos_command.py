@@ -84,11 +84,8 @@ async def test_the_faults_are_listed_with_what_they_do_to_others(
 
 WRONG = [
     ("--faults kill,flood --yes", 2, "there is no 'flood', there are kill, stop, "),
-    ("--faults kill,kill --yes", 2, "kill is named twice"),
     ("--rate 0 --yes", 2, "--rate"),
-    ("--hold nan --yes", 2, "--hold"),
     ("--faults restart-fast --yes", 78, "restart-fast: say how to restart the server"),
-    ("--faults disk-full --yes", 78, "only a server that pgwake has started itself"),
     ("--faults kill", 2, "Add --yes"),
     ("--keep . --yes", 2, "there is something in it, name a new folder"),
 ]

@@ -35,6 +35,7 @@ from pgwake.terminal import (
 
 SESSIONS = 15  # of a worker process at most: its own, and its handlers'
 OTHER_SESSIONS = 20
+CALM = 6.0
 
 
 def chaos(
@@ -63,7 +64,12 @@ def chaos(
     ] = 200.0,
     hold: Annotated[
         float,
-        typer.Option(min=1, max=3600, metavar="SECONDS", help="How long each lasts."),
+        typer.Option(
+            min=1,
+            max=3600,
+            metavar="SECONDS",
+            help=f"How long each lasts, and the calm before; that {CALM:g} at most.",
+        ),
     ] = 8.0,
     processes: Annotated[
         int,
@@ -128,11 +134,12 @@ def chaos(
         hold_seconds=hold,
         jobs=jobs,
         seed=random.randrange(10**6) if seed is None else seed,  # noqa: S311
+        calm_seconds=min(hold, CALM),
         is_mixed=mix,
     )
-    folder = _folder(keep)
+    name = secrets.token_hex(4)
     play = Play(
-        run=Run(secrets.token_hex(4), folder),
+        run=Run(name, _folder(keep, name)),
         settings=settings,
         server=server,
         restart_command=restart_command,
@@ -175,10 +182,10 @@ def _named(text: str | None) -> Sequence[str]:
     return names
 
 
-def _folder(keep: Path | None) -> Path:
-    """Return the folder of a run: a new one, or the one that is named."""
+def _folder(keep: Path | None, name: str) -> Path:
+    """Return the folder of a run, which need not be there: a new one, or the named."""
     if keep is None:
-        return Path(tempfile.mkdtemp(prefix="pgwake-chaos-"))
+        return Path(tempfile.gettempdir(), f"pgwake-chaos-{name}")
     folder = keep.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)

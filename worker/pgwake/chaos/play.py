@@ -28,7 +28,7 @@ class Play:
     """What is to be done, and where.
 
     Attributes:
-        run: The run; its folder must be there.
+        run: The run; its folder is made if it is not there.
         settings: Whose database it is, where no server is given.
         server: A server of pgwake's own, to be started.
         restart_command: What restarts the server, where it is somebody else's.
@@ -58,6 +58,7 @@ class Play:
             asyncpg.PostgresError: The database refused something.
             OSError: The database can't be reached.
         """
+        self.run.folder.mkdir(0o700, exist_ok=True)
         try:
             async with AsyncExitStack() as stack:
                 stack.callback(report.over)
@@ -81,7 +82,7 @@ class Play:
                 shutil.rmtree(self.run.folder, ignore_errors=True)
         report.account(self.outcome)
         if self.keeps:
-            report.kept(self.run, in_database=self.server is None)
+            report.kept(self.run, self.plan, self.server)
         return bool(self.outcome.problems)
 
     async def _database(self, stack: AsyncExitStack) -> str:

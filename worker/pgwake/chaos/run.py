@@ -74,7 +74,8 @@ class Outcome:
         account: Of its jobs.
         strikes: What was done to it, in order.
         recoveries: How it went on after each of them.
-        problems: Why it is not as it should be.
+        problems: What is not as it should be: why the account does not close; who has
+            not stopped in order; after what it was not as fast as before.
     """
 
     account: Account

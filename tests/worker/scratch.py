@@ -11,8 +11,9 @@ where c.relnamespace = 'pgwake'::regnamespace and c.relkind = 'r'
 order by 1
 """
 _TALLIES = """
-select r.queue, sum(r.enqueued), sum(r.completed), sum(r.failed), sum(r.cancelled),
-  sum(r.live_rows), sum(r.running_rows)
+select r.queue, sum(r.enqueued), coalesce(sum(r.completed), 0),
+  coalesce(sum(r.failed), 0), coalesce(sum(r.cancelled), 0),
+  sum(r.live_rows), coalesce(sum(r.running_rows), 0)
 from pgwake.tally_rows as r
 group by r.queue
 order by r.queue

@@ -1,7 +1,6 @@
 """`pgwake demo`: real jobs on a real PostgreSQL, and a summary that checks itself."""
 
 import asyncio
-import signal
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
@@ -12,7 +11,15 @@ from rich.console import Console
 from pgwake.connection import connect
 from pgwake.demo_display import Display
 from pgwake.demo_run import DemoRun, stdlib_digests
-from pgwake.demo_stage import COMMAND, DemoWorker, psql_words, started, without_password
+from pgwake.demo_stage import (
+    COMMAND,
+    FLAGS,
+    WorkerChild,
+    psql_words,
+    started,
+    until_signal,
+    without_password,
+)
 from pgwake.embedded import EmbeddedServer
 from pgwake.install import install
 from pgwake.settings import Settings
@@ -55,26 +62,12 @@ def run(settings: Settings, *, keep: bool, console: Console) -> int:
         asyncpg.PostgresError: The database refused something.
         OSError: The database can't be reached.
     """
-    return asyncio.run(_until_signal(settings, Display(console), keep=keep))
-
-
-async def _until_signal(settings: Settings, display: Display, *, keep: bool) -> int:
-    """Run the demo; the first signal ends it, in order, and more don't hurry that."""
-    demo = asyncio.ensure_future(_run(settings, display, keep=keep))
-    signals: list[signal.Signals] = []
-
-    def stop(number: signal.Signals) -> None:
-        signals.append(number)
-        if len(signals) == 1:
-            demo.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    try:
-        return await demo
-    except asyncio.CancelledError:
-        display.title("Stopped.")
-        return 128 + signals[0]
+    display = Display(console)
+    return asyncio.run(
+        until_signal(
+            _run(settings, display, keep=keep), lambda: display.title("Stopped.")
+        )
+    )
 
 
 async def _run(settings: Settings, display: Display, *, keep: bool) -> int:
@@ -99,7 +92,9 @@ async def _run(settings: Settings, display: Display, *, keep: bool) -> int:
         jobs = DemoRun(connection, await asyncio.to_thread(stdlib_digests))
         if server is None:
             stack.push_async_callback(_leave, jobs, display)
-        worker = stack.enter_context(DemoWorker(settings))
+        worker = stack.enter_context(
+            WorkerChild(settings, ("-m", "pgwake", *COMMAND, *FLAGS))
+        )
         display.fact("worker", f"pgwake {' '.join(COMMAND)}")
 
         all_hold = await _play(jobs, worker, display)
@@ -110,7 +105,7 @@ async def _run(settings: Settings, display: Display, *, keep: bool) -> int:
     return 0 if all_hold else 1
 
 
-async def _play(jobs: DemoRun, worker: DemoWorker, display: Display) -> bool:
+async def _play(jobs: DemoRun, worker: WorkerChild, display: Display) -> bool:
     """Insert the jobs, show what becomes of them; whether all came as promised."""
     for _ in range(1 + PING_COUNT):
         is_completed = partial(jobs.is_completed, await jobs.ping())
@@ -150,7 +145,7 @@ def _say_how_to_look(psql: str, display: Display, *, is_given: bool) -> None:
     display.code(*LOOK_AROUND.splitlines())
 
 
-async def _keep(worker: DemoWorker, psql: str, display: Display) -> None:
+async def _keep(worker: WorkerChild, psql: str, display: Display) -> None:
     """Show how to look around and what the worker logs, until a signal."""
     display.title("Look around:")
     display.code(psql, "", *LOOK_AROUND.splitlines())

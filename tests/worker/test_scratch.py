@@ -2,6 +2,7 @@
 
 import re
 
+import asyncpg
 import pytest
 
 from pgwake.errors import ConfigurationError
@@ -133,6 +134,18 @@ async def test_a_database_without_the_schema_is_told_of_init(
 ) -> None:
     await connection.execute("drop schema pgwake cascade")
     assert "`pgwake init`" in await refusal(database)
+
+
+async def test_a_server_that_takes_no_writes_is_refused(
+    connection: Connection, database: str
+) -> None:
+    name = database.rpartition("/")[2]
+    await connection.execute(
+        f"alter database {name} set default_transaction_read_only = on"
+    )
+    with pytest.raises(asyncpg.ReadOnlySQLTransactionError, match="is read-only"):
+        async with scratch_queue(settings(database), QUEUE, []):
+            pass
 
 
 async def test_a_pooler_of_transactions_is_refused(database: str) -> None:

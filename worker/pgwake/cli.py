@@ -16,6 +16,7 @@ from rich.console import Console
 
 from pgwake import (
     cli_adopt,
+    cli_bench,
     cli_bulk,
     cli_doctor,
     cli_jobs,
@@ -157,6 +158,7 @@ def run(
 
 app.command()(cli_adopt.adopt)
 app.command()(cli_serve.serve)
+app.command()(cli_bench.bench)
 
 
 @app.command()

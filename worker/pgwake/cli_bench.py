@@ -110,7 +110,7 @@ def bench(
         _keep(record)
         if json_path is not None:
             try:
-                json_path.write_text(record.model_dump_json(indent=1) + "\n")
+                json_path.write_text(record.model_dump_json() + "\n")
             except OSError as error:
                 fail(f"--json {json_path}: {error.strerror}", 1)
         return 0

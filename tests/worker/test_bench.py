@@ -1,12 +1,14 @@
 """pgwake bench: its figures, what it compares them with, and what it leaves behind."""
 
-import json
 import signal
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from pgwake import cli, cli_bench
 from pgwake.bench import history
 from pgwake.bench.history import Record
 from pgwake.bench.report import FIGURES, verdict
@@ -33,42 +35,29 @@ def record(*values: float, name: str = "commit_ms", **changes: object) -> Record
     return Record.model_validate({**fields, **changes})
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_it_shows_every_figure_compares_and_leaves_nothing(
     connection: Connection, pgwake: Pgwake, tmp_path: Path
 ) -> None:
     await insert(connection)
     before = await census(connection)
-    foreign = tmp_path / "foreign" / "pgwake" / "bench.jsonl"
-    foreign.parent.mkdir(parents=True)
-    foreign.write_text("mine\n")
+    state = {"XDG_STATE_HOME": str(tmp_path)}
 
-    first = await pgwake(
-        *(*SMALL, "--json", str(tmp_path / "first.json")),
-        XDG_STATE_HOME=str(tmp_path / "foreign"),
-    )
-    assert first.code == 0, first
-    figures = json.loads((tmp_path / "first.json").read_text())["figures"]
+    first = await pgwake(*SMALL, "--json", "first.json", **state)
+    assert (first.code, first.errors) == (0, ""), first
+    assert "queue pgwake_bench" in first.output
+    assert "the first run" in first.output
+    figures = history.one(tmp_path / "first.json").figures
     assert figures.keys() == FIGURES.keys()
     for name, (value,) in figures.items():
         assert value > 0, name
         assert FIGURES[name].title.strip() in first.output
-    assert "queue pgwake_bench" in first.output
-    assert "the first run" in first.output
-    assert f"{foreign}: lines that are no runs are left out: 1" in first.errors
-    assert "is not kept" in first.errors
-    assert foreign.read_text() == "mine\n"
     assert await census(connection) == before
 
-    second = await pgwake(
-        *(*SMALL, "--against", str(tmp_path / "first.json")),
-        XDG_STATE_HOME=str(tmp_path / "state"),
-    )
+    second = await pgwake(*SMALL, "--keep", **state)
     assert (second.code, second.errors) == (0, ""), second
     assert "ratio" in second.output
-    third = await pgwake(*SMALL, "--keep", XDG_STATE_HOME=str(tmp_path / "state"))
-    assert (third.code, third.errors) == (0, ""), third
-    assert "last: " in third.output
+    assert "last: " in second.output
     assert await connection.fetchval(
         "select completed_count > 500 from pgwake.get_queue_stats('pgwake_bench')"
     )
@@ -106,18 +95,23 @@ async def test_ctrl_c_in_the_middle_leaves_nothing_either(
         (78, "`pgwake init`", []),
     ],
 )
-async def test_what_can_not_be_meant_is_told_at_once(
+def test_what_can_not_be_meant_is_told_at_once(
     code: int,
     said: str,
     flags: list[str],
-    connection: Connection,
-    pgwake: Pgwake,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    await connection.execute("drop schema pgwake cascade")
-    answer = await pgwake(*SMALL, *flags)
-    assert answer.code == code, answer
-    assert said in " ".join(answer.errors.split())
-    assert "Traceback" not in answer.errors
+    with psycopg.connect(database) as connection:
+        connection.execute("drop schema pgwake cascade")
+    monkeypatch.setenv("PGWAKE_DATABASE_URL", database)
+    monkeypatch.setattr(sys, "argv", ["pgwake", *SMALL, *flags])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    output, errors = capfd.readouterr()
+    assert (ended.value.code, output) == (code, "")
+    assert said in " ".join(errors.split())
 
 
 def test_a_change_counts_beyond_the_spread_of_both_runs() -> None:
@@ -169,3 +163,30 @@ def test_what_is_no_history_is_refused_and_left_as_it_was(tmp_path: Path) -> Non
     for wrong in (tmp_path, path / "bench.jsonl"):
         with pytest.raises(OSError, match=r"directory|exists"):
             history.append(wrong, record(1))
+
+
+def test_a_history_that_can_not_be_used_is_told_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = history.state_path()
+    assert path == tmp_path / "pgwake" / "bench.jsonl"
+
+    path.mkdir(parents=True)
+    assert cli_bench.last_run(record(1)) is None
+    cli_bench.keep_run(record(1))
+    unreadable, unkept = capfd.readouterr().err.splitlines()
+    assert "can't be read, so there is nothing to compare" in unreadable
+    assert "the run is not kept" in unkept
+
+    path.rmdir()
+    cli_bench.keep_run(record(1))
+    with path.open("a") as file:
+        file.write("mine\n")
+    assert cli_bench.last_run(record(2)) == record(1)
+    assert "lines that are no runs are left out: 1" in capfd.readouterr().err
+
+    path.write_text("mine\n")
+    cli_bench.keep_run(record(1))
+    assert "it holds something else" in capfd.readouterr().err
+    assert path.read_text() == "mine\n"

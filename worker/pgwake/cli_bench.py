@@ -105,9 +105,9 @@ def bench(
         record = await _measure(
             settings, size, repeats, keep=keep, in_production=in_production
         )
-        last = _last(record) if against == "last" else given
+        last = last_run(record) if against == "last" else given
         _show(record, last, is_first=against == "last" and last is None)
-        _keep(record)
+        keep_run(record)
         if json_path is not None:
             try:
                 json_path.write_text(record.model_dump_json() + "\n")
@@ -186,7 +186,8 @@ async def _rounds(rounds: Rounds, repeats: int) -> dict[str, tuple[float, ...]]:
     return {name: tuple(one[name] for one in found) for name in names}
 
 
-def _last(record: Record) -> Record | None:
+def last_run(record: Record) -> Record | None:
+    """Return the run to compare one with; say what is wrong with the history."""
     path = history.state_path()
     try:
         past = history.read(path)
@@ -214,7 +215,8 @@ def _show(record: Record, last: Record | None, *, is_first: bool) -> None:
         say("\nthe first run of this size on this database: the next has it beside")
 
 
-def _keep(record: Record) -> None:
+def keep_run(record: Record) -> None:
+    """Add a run to the history; say why, if that can't be."""
     path = history.state_path()
     try:
         history.append(path, record)

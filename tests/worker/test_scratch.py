@@ -1,5 +1,6 @@
 """A tool's own queue on somebody's database: where it is refused, and what is left."""
 
+import asyncio
 import re
 
 import asyncpg
@@ -8,8 +9,8 @@ import pytest
 from pgwake.errors import ConfigurationError
 from pgwake.scratch import scratch_queue
 from sql.helpers import call, claim, insert, insert_many, pair, rows, running
-from support import Connection, RoleUrl
-from worker.helpers import settings
+from support import Connect, Connection, RoleUrl, wait_for
+from worker.helpers import PATIENCE, settings
 from worker.pgbouncer import pgbouncer
 from worker.scratch import census
 
@@ -71,6 +72,36 @@ async def test_a_lost_session_does_not_keep_it_from_being_removed(
             "select pg_terminate_backend($1)", own.get_server_pid()
         )
 
+    assert await census(connection) == before
+
+
+async def test_a_stop_while_it_is_removed_does_not_cut_that_short(
+    connection: Connection, connect: Connect, database: str
+) -> None:
+    before = await census(connection)
+    locker, observer = await connect(), await connect()
+    lock = locker.transaction()
+
+    async def use() -> None:
+        async with scratch_queue(settings(database), QUEUE, ["scratch"]):
+            await litter(connection)
+            await lock.start()
+            await locker.fetch("select from pgwake.jobs_live for update")
+
+    async def is_waited_for() -> bool:
+        blocked: bool = await observer.fetchval(
+            "select exists (select from pg_stat_activity"
+            " where $1 = any (pg_blocking_pids(pid)))",
+            locker.get_server_pid(),
+        )
+        return blocked
+
+    task = asyncio.create_task(use())
+    await wait_for(is_waited_for, PATIENCE)
+    task.cancel()
+    await lock.rollback()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert await census(connection) == before
 
 

@@ -19,13 +19,13 @@ from pgwake.bench.report import table
 from pgwake.bench.rounds import CONNECTIONS, KINDS, QUEUE, Rounds, Size
 from pgwake.demo_stage import started, until_signal, without_password
 from pgwake.embedded import EmbeddedServer
-from pgwake.errors import ConfigurationError, InvalidArgumentError
+from pgwake.errors import ConfigurationError, InvalidArgumentError, PgwakeError
 from pgwake.install import install
 from pgwake.queue.adoption import get_adoption
 from pgwake.queue.bench import server_version
 from pgwake.scratch import scratch_queue
 from pgwake.settings import Settings
-from pgwake.terminal import Url, cell, console, fail, note, say, wrong_usage
+from pgwake.terminal import Url, cell, console, note, say, wrong_usage
 from pgwake.version import __version__
 
 JOBS, QUICK_JOBS = 10_000, 500
@@ -89,7 +89,7 @@ def bench(
     size = Size(
         jobs=jobs,
         single_jobs=max(jobs // 10, CONNECTIONS),
-        wake_ups=20 if quick else 50,
+        wake_ups=20 if quick else 120,
         rate=100,
         seconds=1 if quick else 3,
     )
@@ -102,49 +102,52 @@ def bench(
         wrong_usage(str(error))
 
     async def work() -> int:
-        record = await _measure(
-            settings, size, repeats, keep=keep, in_production=in_production
-        )
-        last = last_run(record) if against == "last" else given
-        _show(record, last, is_first=against == "last" and last is None)
-        keep_run(record)
-        if json_path is not None:
-            try:
-                json_path.write_text(record.model_dump_json() + "\n")
-            except OSError as error:
-                fail(f"--json {json_path}: {error.strerror}", 1)
+        async with AsyncExitStack() as stack:
+            record = await _measure(
+                stack, settings, size, repeats, keep=keep, in_production=in_production
+            )
+            # Now, so that no fault of the removal loses it.
+            last = last_run(record) if against == "last" else given
+            _show(record, last, is_first=against == "last" and last is None)
+            keep_run(record)
+            if json_path is not None:
+                try:
+                    json_path.write_text(record.model_dump_json() + "\n")
+                except OSError as error:
+                    raise PgwakeError(f"--json {json_path}: {error.strerror}") from None
         return 0
 
     sys.exit(asyncio.run(until_signal(work(), lambda: note("stopped"))))
 
 
 async def _measure(
-    settings: Settings, size: Size, repeats: int, *, keep: bool, in_production: bool
+    stack: AsyncExitStack,
+    settings: Settings,
+    size: Size,
+    repeats: int,
+    *,
+    keep: bool,
+    in_production: bool,
 ) -> Record:
-    async with AsyncExitStack() as stack:
-        server = EmbeddedServer() if settings.database_url is None else None
-        if server is not None:
-            await stack.enter_async_context(started(server))
-            url = SecretStr(server.url)
-            settings = settings.model_copy(
-                update={"database_url": url, "listen_url": url}
-            )
-            await install(settings.dsn)
-        connection = await stack.enter_async_context(
-            scratch_queue(
-                settings, QUEUE, KINDS, in_production=in_production, keep=keep
-            )
-        )
-        version = await server_version(connection)
-        place = (
-            without_password(settings.dsn)
-            if server is None
-            else f"a PostgreSQL of its own in {server.directory}"
-        )
-        say(f"pgwake {__version__} on {place} (PostgreSQL {version})")
-        _say_what_comes(size, repeats, keep=keep and server is None)
-        figures = await _rounds(Rounds(settings, connection, size), repeats)
-        identity = (await get_adoption(connection)).present_identity
+    server = EmbeddedServer() if settings.database_url is None else None
+    if server is not None:
+        await stack.enter_async_context(started(server))
+        url = SecretStr(server.url)
+        settings = settings.model_copy(update={"database_url": url, "listen_url": url})
+        await install(settings.dsn)
+    connection = await stack.enter_async_context(
+        scratch_queue(settings, QUEUE, KINDS, in_production=in_production, keep=keep)
+    )
+    version = await server_version(connection)
+    place = (
+        without_password(settings.dsn)
+        if server is None
+        else f"a PostgreSQL of its own in {server.directory}"
+    )
+    say(f"pgwake {__version__} on {place} (PostgreSQL {version})")
+    _say_what_comes(size, repeats, keep=keep and server is None)
+    figures = await _rounds(Rounds(settings, connection, size), repeats)
+    identity = (await get_adoption(connection)).present_identity
     return Record(
         at=datetime.now(UTC),
         pgwake=__version__,
@@ -161,11 +164,7 @@ def _say_what_comes(size: Size, repeats: int, *, keep: bool) -> None:
         f"{repeats} rounds of {size.all_jobs:,} jobs in queue {QUEUE}, from "
         f"{CONNECTIONS} connections to one worker process: about "
         f"{max(jobs * WAL_BYTES_A_JOB // 1_000_000, 1):,} MB of WAL. "
-        + (
-            "The jobs stay until the next run."
-            if keep
-            else "All is removed at the end."
-        )
+        f"{'The jobs stay until the next run' if keep else 'All goes at the end'}."
     )
     say(
         "The worker does the database's upkeep and fires its schedules, as each does. "
@@ -205,7 +204,7 @@ def _show(record: Record, last: Record | None, *, is_first: bool) -> None:
     if last is not None:
         say(
             f"\nlast: {cell(last.at)}, pgwake {last.pgwake}, PostgreSQL {last.server}. "
-            "better and worse: by more than the values of either run range."
+            "Marked is a change beyond the range of both runs."
         )
         if last.size != record.size:
             note("that run had another size: what depends on it can't be compared")

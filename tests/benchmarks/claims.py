@@ -7,8 +7,10 @@ at each poll, which they need without any job, can be taken off.
 import asyncio
 from time import monotonic, monotonic_ns
 
-from .contenders import PGWAKE, payload_at
-from .measure import Bench, Figures, Run
+from pgwake.bench.measure import Figures, payload_at
+
+from .contenders import PGWAKE
+from .measure import Bench, Run
 
 QUICK = {"processes": 3, "seconds": 3}
 CLAIMS = """

@@ -5,24 +5,17 @@ file how late each job's handler began. Each can be held, so that a backlog is t
 before its worker, already started and connected, is let at it.
 """
 
-import asyncio
-import json
-import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from pgwake.bench.worker import MeasuredWorker
 from pgwake.connection import Connection
 from pgwake.install import install
+from pgwake.settings import Settings
 
 from . import reference
-from .handlers import DELAYS
-from .measure import CHECKOUT, until
-
-START_SECONDS = 120
+from .measure import until
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,84 +62,14 @@ class Contender:
     @asynccontextmanager
     async def worker(
         self, url: str, *arguments: str, processes: int = 1
-    ) -> AsyncIterator["WorkerProcess"]:
+    ) -> AsyncIterator[MeasuredWorker]:
         """Run a worker that has started and listens."""
         if self.schema is None:
             arguments = (*arguments, "--processes", str(processes))
-        with TemporaryDirectory(prefix="pgwake-bench-") as folder:
-            worker = WorkerProcess(Path(folder))
-            await worker.start([*self.command, *arguments], url, processes)
-            try:
-                yield worker
-            finally:
-                await worker.stop()
-
-
-class WorkerProcess:
-    """A worker: its process id, and the delays that its handlers noted."""
-
-    def __init__(self, folder: Path) -> None:
-        self._log = folder / "log"
-        self._delays = folder / "delays"
-        self._process: asyncio.subprocess.Process | None = None
-
-    @property
-    def pid(self) -> int:
-        """The process id; of the supervisor, where there is one."""
-        assert self._process is not None
-        return self._process.pid
-
-    async def start(self, command: list[str], url: str, processes: int) -> None:
-        """Start it, and wait until all its processes have."""
-        self._log.touch()
-        self._delays.touch()
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, *command),
-            cwd=CHECKOUT,
-            env={
-                **os.environ,
-                "PGWAKE_DATABASE_URL": url,
-                DELAYS: str(self._delays),
-            },
-            stderr=self._log.open("wb"),
-        )
-        try:
-            await until(lambda: self._have_started(processes), START_SECONDS)
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def _have_started(self, processes: int) -> bool:
-        assert self._process is not None
-        log = self._log.read_text()
-        if self._process.returncode is not None:
-            raise RuntimeError(f"the worker has ended:\n{log[-4000:]}")
-        return log.count('"worker started"') >= processes
-
-    async def stop(self) -> None:
-        """Stop it as a deploy would."""
-        assert self._process is not None
-        if self._process.returncode is None:
-            self._process.terminate()
-        await asyncio.wait_for(self._process.wait(), 60)
-
-    async def delays(self, jobs: int, seconds: float = 60) -> list[float]:
-        """Wait until so many handlers have begun; by how many milliseconds too late."""
-        await until(lambda: self._has_noted(jobs), seconds)
-        return [float(line) for line in self._delays.read_text().splitlines()]
-
-    async def _has_noted(self, jobs: int) -> bool:
-        return self._delays.read_text().count("\n") >= jobs
-
-
-def payload_at(instant: int, bytes_: int = 0) -> str:
-    """A payload with the instant that its job is measured from."""
-    return json.dumps({"at": instant, **padding(bytes_)})
-
-
-def padding(bytes_: int) -> dict[str, str]:
-    """Fields of so many bytes that no compression makes smaller."""
-    return {"text": os.urandom(bytes_ // 2).hex()} if bytes_ else {}
+        settings = Settings.load(database_url=url, listen_url=url)
+        with MeasuredWorker(settings, [*self.command, *arguments]) as worker:
+            await worker.started(processes)
+            yield worker
 
 
 PGWAKE = Contender(
@@ -161,7 +84,7 @@ PGWAKE = Contender(
     release="delete from pgwake.queues",
     command=(
         *("-m", "pgwake", "run", "--import", "tests.benchmarks.handlers"),
-        *("--http-port", "0"),
+        *("--http-port", "0", "--log-format", "json"),
     ),
 )
 

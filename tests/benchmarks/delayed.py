@@ -4,8 +4,10 @@ The server must run on this machine, or its clock be the same: run_at is by the
 server's, the handler looks at its own.
 """
 
+from pgwake.bench.measure import Figures, latencies
+
 from .contenders import PGWAKE
-from .measure import Bench, Figures, Run, latencies
+from .measure import Bench, Run
 
 QUICK = {"jobs": 20, "repeats": 1}
 HOUR = 3600

@@ -7,14 +7,10 @@ import functools
 import json
 from time import monotonic
 
-from .contenders import (
-    DELETING_REFERENCE,
-    PGWAKE,
-    REFERENCE,
-    Contender,
-    padding,
-)
-from .measure import Bench, Figures, Meter, Run
+from pgwake.bench.measure import Figures, Meter, padding
+
+from .contenders import DELETING_REFERENCE, PGWAKE, REFERENCE, Contender
+from .measure import Bench, Run
 
 QUICK = {"jobs": 5_000, "repeats": 1}
 

@@ -1,15 +1,14 @@
 """How fast jobs are put in, with nobody asleep: rows a second."""
 
-import asyncio
 import functools
 import json
-from time import monotonic
 
 import asyncpg
 
+from pgwake.bench.measure import Figures, insert_all
 from pgwake.install import install
 
-from .measure import Bench, Figures, Run
+from .measure import Bench, Run
 
 QUICK = {"jobs": 2_000, "repeats": 1}
 CONNECTIONS = 10
@@ -38,7 +37,6 @@ async def run(bench: Bench, *, jobs: int = 20_000, repeats: int = 5) -> list[Run
 
     async def enqueue(insert: object, rows: int, connections: int) -> Figures:
         assert callable(insert)
-        calls = iter(range(jobs // rows))
         async with (
             bench.database() as (url, connection),
             asyncpg.create_pool(
@@ -46,14 +44,9 @@ async def run(bench: Bench, *, jobs: int = 20_000, repeats: int = 5) -> list[Run
             ) as pool,
         ):
             await install(url)
-
-            async def insert_until_done() -> None:
-                for _ in calls:
-                    await insert(pool)
-
-            started = monotonic()
-            await asyncio.gather(*(insert_until_done() for _ in range(connections)))
-            seconds = monotonic() - started
+            seconds = await insert_all(
+                [functools.partial(insert, pool)] * connections, jobs // rows
+            )
             stored = await connection.fetchval("select count(*) from pgwake.jobs")
         return {"jobs_per_second": stored / seconds}
 

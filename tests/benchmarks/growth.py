@@ -4,7 +4,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from .measure import Bench, Figures, Run
+from pgwake.bench.measure import Figures
+
+from .measure import Bench, Run
 
 QUICK = {"jobs": 20_000, "every": 10_000}
 MODULE = "tests.benchmarks.storage"

@@ -19,10 +19,11 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 
+from pgwake.bench.measure import Figures
 from pgwake.binaries import find_binaries
 
 from .contenders import PGWAKE
-from .measure import Bench, Figures, Run
+from .measure import Bench, Run
 
 QUICK = {"seconds": 1, "repeats": 1, "many": 2}
 INSERT = "insert into pgwake.jobs (kind, payload) values ('noop', '{\"number\": 1}');\n"

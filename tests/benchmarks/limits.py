@@ -8,8 +8,10 @@ import functools
 import json
 from time import monotonic
 
+from pgwake.bench.measure import Figures, Meter
+
 from .contenders import PGWAKE
-from .measure import Bench, Figures, Meter, Run
+from .measure import Bench, Run
 
 QUICK = {"jobs": 5_000, "repeats": 1}
 FILL = """

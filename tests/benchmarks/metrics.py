@@ -9,12 +9,13 @@ from time import monotonic
 
 import asyncpg
 
+from pgwake.bench.measure import Figures, Meter
 from pgwake.connection import Connection
 from pgwake.metrics import Metrics
 from pgwake.sampler import SAMPLE_SECONDS, Sampler
 
 from .contenders import PGWAKE
-from .measure import Bench, Figures, Meter, Run
+from .measure import Bench, Run
 
 QUICK = {"jobs": 10_000, "workers": 5, "seconds": 2, "repeats": 1}
 AT_ONCE = 1_000_000

@@ -6,8 +6,10 @@ server's one process works.
 
 import functools
 
+from pgwake.bench.measure import Figures
+
 from .contenders import PGWAKE
-from .measure import Bench, Figures, Run
+from .measure import Bench, Run
 
 QUICK = {"rounds": 200, "repeats": 1}
 STEPS = ("insert", "claim", "complete", "empty_claim")

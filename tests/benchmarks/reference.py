@@ -14,9 +14,8 @@ import time
 
 import asyncpg
 
+from pgwake.bench.handlers import note
 from pgwake.process import run_loop
-
-from .handlers import note
 
 SCHEMA = """
 create table plain_jobs (

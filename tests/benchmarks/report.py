@@ -14,7 +14,9 @@ import asyncpg
 from rich.console import Console
 from rich.table import Table
 
-from .measure import CHECKOUT, Figures, Run, number
+from pgwake.bench.measure import Figures, number
+
+from .measure import CHECKOUT, Run
 
 SETTINGS = """
 select name, current_setting(name) as value from pg_settings

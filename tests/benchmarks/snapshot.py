@@ -7,8 +7,10 @@ import functools
 
 import asyncpg
 
+from pgwake.bench.measure import Figures
+
 from .contenders import PGWAKE, REFERENCE, Contender
-from .measure import Bench, Figures, Run
+from .measure import Bench, Run
 
 QUICK = {"jobs": 10_000, "repeats": 1}
 # By the rows themselves: how many jobs a second were done in the first tenth of them,

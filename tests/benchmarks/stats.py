@@ -5,8 +5,10 @@ import json
 from statistics import median
 from time import monotonic
 
+from pgwake.bench.measure import Figures, quantile
+
 from .contenders import PGWAKE
-from .measure import Bench, Figures, Run, quantile
+from .measure import Bench, Run
 
 QUICK = {"most": 10_000, "repeats": 1}
 SIZES = (0, 10_000, 1_000_000, 10_000_000)

@@ -2,12 +2,14 @@
 
 import asyncio
 import functools
-from time import monotonic, monotonic_ns
+from time import monotonic_ns
 
 import asyncpg
 
-from .contenders import PGWAKE, REFERENCE, Contender, payload_at
-from .measure import Bench, Figures, Meter, Run, latencies
+from pgwake.bench.measure import Figures, Meter, insert_all, latencies, payload_at
+
+from .contenders import PGWAKE, REFERENCE, Contender
+from .measure import Bench, Run
 
 QUICK = {"seconds": 3, "repeats": 1}
 SETTLE_SECONDS = 0.3  # for the last ends to be written
@@ -44,19 +46,13 @@ async def _steady(
             await asyncio.sleep(1)
             meter = Meter(connection, worker.pid)
             await meter.start()
-            started = monotonic()
-            async with asyncio.TaskGroup() as tasks:
-                for number in range(jobs):
-                    pause = started + number / rate - monotonic()
-                    await asyncio.sleep(max(pause, 0))
-                    tasks.create_task(_insert(pool, contender.insert))
-            inserted = monotonic() - started
+
+            async def insert() -> None:
+                async with pool.acquire() as producer:
+                    await producer.execute(contender.insert, payload_at(monotonic_ns()))
+
+            seconds_taken = await insert_all([insert] * connections, jobs, rate)
             delays = await worker.delays(jobs)
             await asyncio.sleep(SETTLE_SECONDS)
             used = await meter.stop(jobs)
-    return {**latencies(delays), **used, "inserted_per_second": jobs / inserted}
-
-
-async def _insert(pool: "asyncpg.Pool[asyncpg.Record]", insert: str) -> None:
-    async with pool.acquire() as connection:
-        await connection.execute(insert, payload_at(monotonic_ns()))
+    return {**latencies(delays), **used, "inserted_per_second": jobs / seconds_taken}

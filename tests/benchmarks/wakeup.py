@@ -9,8 +9,10 @@ import asyncio
 from contextlib import AsyncExitStack
 from time import monotonic_ns
 
-from .contenders import PGWAKE, REFERENCE, payload_at
-from .measure import Bench, Run, latencies, show
+from pgwake.bench.measure import latencies, payload_at
+
+from .contenders import PGWAKE, REFERENCE
+from .measure import Bench, Run, show
 
 QUICK = {"jobs": 50, "repeats": 1}
 WARM_UP = 5

@@ -1,14 +1,16 @@
 """A tool's own queue on somebody's database: where it is refused, and what is left."""
 
+import asyncio
 import re
 
+import asyncpg
 import pytest
 
 from pgwake.errors import ConfigurationError
 from pgwake.scratch import scratch_queue
 from sql.helpers import call, claim, insert, insert_many, pair, rows, running
-from support import Connection, RoleUrl
-from worker.helpers import settings
+from support import Connect, Connection, RoleUrl, wait_for
+from worker.helpers import PATIENCE, settings
 from worker.pgbouncer import pgbouncer
 from worker.scratch import census
 
@@ -73,6 +75,36 @@ async def test_a_lost_session_does_not_keep_it_from_being_removed(
     assert await census(connection) == before
 
 
+async def test_a_stop_while_it_is_removed_does_not_cut_that_short(
+    connection: Connection, connect: Connect, database: str
+) -> None:
+    before = await census(connection)
+    locker, observer = await connect(), await connect()
+    lock = locker.transaction()
+
+    async def use() -> None:
+        async with scratch_queue(settings(database), QUEUE, ["scratch"]):
+            await litter(connection)
+            await lock.start()
+            await locker.fetch("select from pgwake.jobs_live for update")
+
+    async def is_waited_for() -> bool:
+        blocked: bool = await observer.fetchval(
+            "select exists (select from pg_stat_activity"
+            " where $1 = any (pg_blocking_pids(pid)))",
+            locker.get_server_pid(),
+        )
+        return blocked
+
+    task = asyncio.create_task(use())
+    await wait_for(is_waited_for, PATIENCE)
+    task.cancel()
+    await lock.rollback()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await census(connection) == before
+
+
 async def test_a_member_of_the_admins_may_and_leaves_no_job(
     connection: Connection, role_url: RoleUrl
 ) -> None:
@@ -133,6 +165,18 @@ async def test_a_database_without_the_schema_is_told_of_init(
 ) -> None:
     await connection.execute("drop schema pgwake cascade")
     assert "`pgwake init`" in await refusal(database)
+
+
+async def test_a_server_that_takes_no_writes_is_refused(
+    connection: Connection, database: str
+) -> None:
+    name = database.rpartition("/")[2]
+    await connection.execute(
+        f"alter database {name} set default_transaction_read_only = on"
+    )
+    with pytest.raises(asyncpg.ReadOnlySQLTransactionError, match="is read-only"):
+        async with scratch_queue(settings(database), QUEUE, []):
+            pass
 
 
 async def test_a_pooler_of_transactions_is_refused(database: str) -> None:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from pgwake import (
     cli_adopt,
+    cli_bench,
     cli_bulk,
     cli_chaos,
     cli_doctor,
@@ -158,6 +159,7 @@ def run(
 
 app.command()(cli_adopt.adopt)
 app.command()(cli_serve.serve)
+app.command()(cli_bench.bench)
 app.command()(cli_chaos.chaos)
 
 

@@ -60,7 +60,12 @@ async def scratch_queue(
             yield connection
         finally:
             if not (keep() if callable(keep) else keep):
-                await _remove_at_last(settings, name, kinds)
+                removal = asyncio.ensure_future(_remove_at_last(settings, name, kinds))
+                try:
+                    await asyncio.shield(removal)
+                except asyncio.CancelledError:
+                    await removal  # whoever is stopped now has it removed all the same
+                    raise
     finally:
         connection.terminate()
 

@@ -1,1 +1,1 @@
-"""What pgwake does on a user's own database, in figures: `pgwake bench`."""
+"""`pgwake bench`: how fast pgwake is on a server, and whether it has changed."""

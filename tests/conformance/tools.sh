@@ -75,7 +75,7 @@ exec "$GOROOT/bin/go" "$@"
 GO
   wrap "$1/java" <<'JAVA'
 export CLASSPATH="$root/built:$root/usr/share/java/postgresql.jar"
-exec "$root/usr/lib/jvm/default-java/bin/java" "$@"
+exec "$root/usr/lib/jvm/default-java/bin/java" -XX:TieredStopAtLevel=1 "$@"
 JAVA
 }
 

@@ -94,28 +94,27 @@ sub work {
     $db = DBI->connect("dbi:Pg:$ENV{DATABASE_URL}", '', '', { RaiseError => 1, PrintError => 0 });
     $db->do($_) for 'listen pgwake', 'listen pgwake_baton';
     say 'ready' if !$ready++;
-    my ($on_duty_since, $writers);
+    my ($on_duty, $pause);
     while (!$stopping) {
         1 while $db->pg_notifies;    # forgotten before the claim, never after it
         my $job = $db->selectrow_hashref(
             'select id, lease_id, kind, payload, attempt from pgwake.claim_next_job($1, $2, make_interval(secs => $3))',
             undef, $queue, "perl-$$", $lease);
         if ($job) {
-            ask('pgwake.unpark($1)', $queue) if $on_duty_since;
-            undef $on_duty_since;
+            ask('pgwake.unpark($1)', $queue) if $on_duty;
+            $on_duty = 0;
             say "$job->{id} $job->{kind} " . run($job);
-        } elsif ($on_duty_since) {
-            # Who wrote before it was on duty may not have notified: it looks when they are gone.
-            my $pause = ask('greatest(least(extract(epoch from pgwake.next_run_at($1) - now()), $2), 0.005)', $queue, $poll);
-            doze($writers ? min($pause, max(0.005, (time - $on_duty_since) / 10)) : $pause, 1);
-            $writers &&= ask("pgwake.open_writers() <> '{}'");
+        } elsif ($on_duty) {
+            # Soon at first: who inserted before it was on duty, and commits now, does not notify.
+            doze(ask('least(nullif(greatest(extract(epoch from pgwake.next_run_at($1) - now()), 0), 0), $2)', $queue, $pause), 1);
+            $pause = min 2 * $pause, $poll;
         } elsif (ask('pgwake.park($1)', $queue)) {
-            ($on_duty_since, $writers) = (time, 1);
+            ($on_duty, $pause) = (1, 0.005);    # and looks once more
         } else {
             doze($poll, 0);
         }
     }
-    ask('pgwake.unpark($1)', $queue) if $on_duty_since;
+    ask('pgwake.unpark($1)', $queue) if $on_duty;
 }
 
 $| = 1;

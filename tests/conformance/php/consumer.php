@@ -122,27 +122,26 @@ function work(): void
         urldecode($url['user']), urldecode($url['pass'] ?? ''), [PDO::PGSQL_ATTR_DISABLE_PREPARES => true]);
     $db->exec('listen pgwake; listen pgwake_baton');
     $ready ??= print "ready\n";
-    $on_duty_since = $writers = null;
+    $on_duty = false;
     $claim = $db->prepare('select id, lease_id, kind, payload, attempt from pgwake.claim_next_job(?, ?, make_interval(secs => ?))');
     while (!$stopping) {
         while ($db->pgsqlGetNotify()); // forgotten before the claim, never after it
         $claim->execute([QUEUE, 'php-' . getmypid(), LEASE]);
         if ($job = $claim->fetch(PDO::FETCH_ASSOC)) {
-            $on_duty_since && ask('pgwake.unpark(?)', QUEUE);
-            $on_duty_since = null;
+            $on_duty && ask('pgwake.unpark(?)', QUEUE);
+            $on_duty = false;
             echo "{$job['id']} {$job['kind']} ", run($job), "\n";
-        } elseif ($on_duty_since) {
-            // Who wrote before it was on duty may not have notified: it looks when they are gone.
-            $pause = (float) ask('greatest(least(extract(epoch from pgwake.next_run_at(?) - now()), ?), 0.005)', QUEUE, POLL);
-            doze($writers ? min($pause, max(0.005, (microtime(true) - $on_duty_since) / 10)) : $pause, true);
-            $writers = $writers && ask("pgwake.open_writers() <> '{}'");
+        } elseif ($on_duty) {
+            // Soon at first: who inserted before it was on duty, and commits now, does not notify.
+            doze((float) ask('least(nullif(greatest(extract(epoch from pgwake.next_run_at(?) - now()), 0), 0), ?)', QUEUE, $pause), true);
+            $pause = min(2 * $pause, POLL);
         } elseif (ask('pgwake.park(?)', QUEUE)) {
-            [$on_duty_since, $writers] = [microtime(true), true];
+            [$on_duty, $pause] = [true, 0.005]; // and looks once more
         } else {
             doze(POLL, false);
         }
     }
-    $on_duty_since && ask('pgwake.unpark(?)', QUEUE);
+    $on_duty && ask('pgwake.unpark(?)', QUEUE);
 }
 
 pcntl_async_signals(true);

@@ -87,7 +87,7 @@ work <- function() {
     if (nrow(job) == 1) {
       cat(job$id, " ", job$kind, " ", run(as.list(job)), "\n", sep = "")
     } else {
-      nap(ask("select greatest(least(extract(epoch from pgwake.next_run_at($1) - now()), $2), 0.01)::float8 as s", queue, poll)$s)
+      nap(ask("select least(nullif(greatest(extract(epoch from pgwake.next_run_at($1) - now()), 0), 0), $2)::float8 as s", queue, poll)$s)
     }
   }
 }

@@ -83,28 +83,28 @@ end
 def work(db)
   db.exec("listen pgwake; listen pgwake_baton")
   $ready ||= puts("ready") || true
-  on_duty_since = writers = nil
+  on_duty = false
+  pause = 0.005
   until $stop
     nil while db.notifies # forgotten before the claim, never after it
     job = db.exec_params("select id, lease_id, kind, payload, attempt from pgwake.claim_next_job($1, $2, make_interval(secs => $3))",
                          [QUEUE, "ruby-#{Process.pid}", LEASE]).first
     if job
-      ask(db, "pgwake.unpark($1)", QUEUE) if on_duty_since
-      on_duty_since = nil
+      ask(db, "pgwake.unpark($1)", QUEUE) if on_duty
+      on_duty = false
       puts "#{job["id"]} #{job["kind"]} #{run(db, job)}"
-    elsif on_duty_since
-      # Who wrote before it was on duty may not have notified: it looks when they are gone.
-      pause = Float(ask(db, "greatest(least(extract(epoch from pgwake.next_run_at($1) - now()), $2), 0.005)", QUEUE, POLL))
-      doze(db, writers ? [pause, [0.005, (now - on_duty_since) / 10].max].min : pause, true)
-      writers &&= ask(db, "pgwake.open_writers() <> '{}'") == "t"
+    elsif on_duty
+      # Soon at first: who inserted before it was on duty, and commits now, does not notify.
+      doze(db, Float(ask(db, "least(nullif(greatest(extract(epoch from pgwake.next_run_at($1) - now()), 0), 0), $2)", QUEUE, pause)), true)
+      pause = [2 * pause, POLL].min
     elsif ask(db, "pgwake.park($1)", QUEUE) == "t"
-      on_duty_since = now
-      writers = true
+      on_duty = true # and looks once more
+      pause = 0.005
     else
       doze(db, POLL, false)
     end
   end
-  ask(db, "pgwake.unpark($1)", QUEUE) if on_duty_since
+  ask(db, "pgwake.unpark($1)", QUEUE) if on_duty
 end
 
 $stdout.sync = true

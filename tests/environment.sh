@@ -207,6 +207,9 @@ WRAPPER
   mv "$1.new" "$1"
 }
 
+# shellcheck source=tests/conformance/tools.sh
+source "$checkout/tests/conformance/tools.sh"
+
 # add_tool NAME: to the end of the search path, unless the system has it.
 add_tool() {
   local folder=$checkout/.cache/$1-$release
@@ -230,4 +233,5 @@ if command -v apt-get >/dev/null; then
   add_tool faketime
   add_tool prometheus
   add_tool chromium
+  add_languages
 fi

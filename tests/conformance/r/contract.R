@@ -35,36 +35,38 @@ steps <- strsplit(script, "\n-- step: ", fixed = TRUE)[[1]][-1]
 for (step in steps) {
   lines <- strsplit(step, "\n", fixed = TRUE)[[1]]
   directives <- grep("^-- (in|expect|error|keep|hears): ", lines, value = TRUE)
-  wanted <- setNames(sub("^-- \\w+: ", "", directives), sub("^-- (\\w+): .*", "\\1", directives))
-  name <- if ("in" %in% names(wanted)) wanted[["in"]] else "a"
+  wanted <- setNames(as.list(sub("^-- \\w+: ", "", directives)), sub("^-- (\\w+): .*", "\\1", directives))
+  name <- if (is.null(wanted[["in"]])) "a" else wanted[["in"]]
   if (is.null(sessions[[name]])) sessions[[name]] <- connect()
   session <- sessions[[name]]
   sql <- paste(lines[-1][!startsWith(lines[-1], "--")], collapse = "\n")
-  differs <- function(expected, got) {
-    cat(sprintf("step \"%s\": expected %s, got %s\n", lines[1], expected, got))
+
+  compare <- function(word, got) {
+    expected <- if (is.null(wanted[[word]])) "(none)" else fill(wanted[[word]], function(name) values[[name]])
+    if (got == expected) return()
+    cat(sprintf("step \"%s\": expected %s %s, got %s\n", lines[1], word, expected, got))
     quit(status = 1)
   }
-  value <- tryCatch(
-    if ("error" %in% names(wanted)) {
-      ask(session, "select pg_temp.sqlstate_of($1)", fill(sql, function(name) dbQuoteString(session, values[[name]])))
-    } else {
-      parameters <- character()
-      statement <- fill(sql, function(name) {
-        if (is.na(values[[name]])) return("null")
-        parameters <<- c(parameters, values[[name]])
-        paste0("$", length(parameters))
-      })
-      ask(session, statement, parameters)
-    },
-    error = function(error) differs("no error", conditionMessage(error)))
-  if ("keep" %in% names(wanted)) {
-    kept <- if (identical(value, "") || is.na(value)) value else strsplit(value, "\n", fixed = TRUE)[[1]]
-    values[strsplit(wanted[["keep"]], " ")[[1]]] <- kept
+  sqlstate <- function() {
+    exact <- fill(sql, function(name) as.character(dbQuoteString(session, values[[name]])))
+    code <- ask(session, "select pg_temp.sqlstate_of($1)", exact)
+    if (is.na(code)) "(none)" else code
   }
-  value <- if (is.na(value)) "(null)" else if (value == "") "(empty)" else value
-  for (expected in wanted[names(wanted) %in% c("expect", "error")]) {
-    expected <- fill(expected, function(name) values[[name]])
-    if (value != expected) differs(expected, value)
+  if (!is.null(wanted$error)) {
+    compare("error", sqlstate())
+    next
   }
+  parameters <- character()
+  statement <- fill(sql, function(name) {
+    if (is.na(values[[name]])) return("null")
+    parameters <<- c(parameters, values[[name]])
+    paste0("$", length(parameters))
+  })
+  value <- tryCatch(ask(session, statement, parameters), error = function(error) compare("error", sqlstate()))
+  if (!is.null(wanted$keep)) {
+    kept <- if (is.na(value) || value == "") value else strsplit(value, "\n", fixed = TRUE)[[1]]
+    values[strsplit(wanted$keep, " ")[[1]]] <- kept
+  }
+  if (!is.null(wanted$expect)) compare("expect", if (is.na(value)) "(null)" else if (value == "") "(empty)" else value)
 }
 cat(length(steps), "steps\n")

@@ -73,9 +73,9 @@ def draw_up(
     ends: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for worker, lines in printed.items():
         for line in lines:
-            job_id, _, outcome = line.split()
-            if outcome != "retry":
-                ends[int(job_id)].append((worker, outcome))
+            match line.split():
+                case [job_id, _, outcome] if outcome != "retry":
+                    ends[int(job_id)].append((worker, outcome))
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     keys: dict[str, list[str]] = defaultdict(list)
     faults = []
@@ -92,8 +92,10 @@ def draw_up(
     for language, committed in acknowledged.items():
         if sorted(keys[language]) != sorted(committed):
             faults.append(f"the jobs of {language} are not those that it committed")
-        if not counts[language]["completed"]:
-            faults.append(f"{language} has completed nothing")
+    for language in (*acknowledged, "python"):
+        for what in ("completed", "crashed"):
+            if not counts[language][what]:
+                faults.append(f"{language} has {what} nothing: it shows nothing")
     if {row["id"] for row in rows} < ends.keys():
         faults.append("a consumer has ended a job that is not there")
     return Account(dict(counts), faults, seconds)

@@ -1,33 +1,33 @@
-"""All clients of the kit at once, with Python's workers, on one queue of one database.
+"""All languages at once, with Python's workers, on one queue of one database.
 
-A consumer and a producer of each language, and `pgwake run` with two worker processes. In
-the middle a consumer of each language and a worker process are killed with a job in hand,
-and others started in their place.
+A consumer and a producer of each, and `pgwake run` with two worker processes. In the
+middle one consumer of each language, and one worker process, are killed with a job in
+hand, and others take their places.
 """
 
 import asyncio
 import json
 import os
 import signal
-import sys
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO
 
 import asyncpg
 
-from .account import ROWS, Account, draw_up, language_of
-from .clients import CLIENTS, environment
+from conformance.account import ROWS, Account, draw_up, language_of
+from conformance.clients import LANGUAGES, Clients, Consumer
+from support import CHECKOUT, Connection
+from worker.processes import WorkerProcess
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 QUEUE = "conformance"
+ECHO = "conformance.echo"
+LOOK = 0.02  # seconds between two looks at the database
 WORKERS = (
-    *(sys.executable, "-m", "pgwake", "run", "--http-port", "0", "--processes", "2"),
-    *("--import", "tests.conformance.handlers", "--queue", f"{QUEUE}:1"),
+    *("-m", "pgwake", "run", "--processes", "2", "--http-port", "0"),
+    *("--import", "conformance.handlers", "--queue", f"{QUEUE}:1"),
 )
-LEASE = 30  # none runs out, on a busy machine neither: see RUN_OUT
-LOOK = 0.05  # seconds between two looks at the database
+SHORT, LONG = 0.1, 3.0  # seconds of a job: for each to get one; to be killed in one
 
 INSERT = """
 insert into pgwake.jobs (queue, kind, payload)
@@ -38,163 +38,126 @@ LIVE = "select count(*) from pgwake.jobs_live where queue = $1"
 COMPLETERS = """
 select distinct claimed_by from pgwake.jobs where queue = $1 and status = 'completed'
 """
+# Who has just begun a long one.
 IN_HAND = """
 select claimed_by from pgwake.jobs_live
 where queue = $1 and status = 'running' and (payload ->> 'seconds')::float8 = $2
+  and started_at > clock_timestamp() - interval '1 second'
 """
-# What becomes of a killed consumer's job, without half a minute of waiting for it.
+# In place of waiting for the lease to run out; a short one would on a busy machine too.
 RUN_OUT = """
 update pgwake.jobs_live set lease_expires_at = now()
 where claimed_by = $1 and status = 'running'
 """
-SHORT, LONG = 0.1, 2.0  # seconds: for everybody to get a job; for a kill in the middle
-
-Connection = asyncpg.Connection[asyncpg.Record]
-
-
-class Process:
-    """A client, and what it prints."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.pid = process.pid
-        self.lines: list[str] = []
-        self._process = process
-        self._is_ready = asyncio.Event()
-        self._reader = asyncio.create_task(self._read())
-
-    @classmethod
-    async def start(cls, command: tuple[str, ...], url: str, log: IO[bytes]) -> "Process":
-        """Start it; its errors go into the log."""
-        return cls(
-            await asyncio.create_subprocess_exec(
-                *command,
-                cwd=CHECKOUT,
-                env=environment(url, QUEUE, LEASE),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-            )
-        )
-
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            self.lines.append(line.decode().rstrip("\n"))
-            self._is_ready.set()
-        self._is_ready.set()
-
-    async def ready(self) -> None:
-        """Wait for its first line."""
-        await self._is_ready.wait()
-        assert self.lines, f"process {self.pid} has ended: {await self.end()}"
-
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        self._process.send_signal(number)
-
-    async def end(self) -> int:
-        """Wait for its end; its exit code."""
-        await self._reader
-        return await self._process.wait()
 
 
 class Crew:
-    """The consumers, and Python's workers."""
+    """The consumers, of each language one at work."""
 
-    def __init__(self, url: str, log: IO[bytes]) -> None:
-        self._url = url
-        self._log = log
-        self._consumers: dict[str, Process] = {}
-        self._workers: Process | None = None
-        self.killed: set[str] = set()
+    def __init__(self, clients: Clients, stack: AsyncExitStack) -> None:
         self.printed: dict[str, list[str]] = {}
+        self.killed: set[str] = set()
+        self._clients = clients
+        self._stack = stack
+        self._at_work: dict[str, Consumer] = {}
 
-    async def start(self) -> None:
-        """Start one of each."""
-        self._workers = await Process.start(WORKERS, self._url, self._log)
-        for language in CLIENTS:
-            await self._start(language)
-        await self.ready()
+    async def start(self, *languages: str) -> None:
+        """Start a consumer of each language."""
+        await asyncio.gather(*map(self._start, languages))
 
     async def _start(self, language: str) -> None:
-        consumer = await Process.start(CLIENTS[language].consumer, self._url, self._log)
-        self._consumers[language] = consumer
+        consumer = await self._stack.enter_async_context(
+            self._clients.consuming(language, QUEUE)
+        )
+        self._at_work[language] = consumer
         self.printed[f"{language}-{consumer.pid}"] = consumer.lines
-
-    async def ready(self) -> None:
-        """Wait until each works."""
-        await asyncio.gather(*(one.ready() for one in self._consumers.values()))
 
     async def kill_one_of_each(self, connection: Connection) -> None:
         """Kill a consumer of each language, and a worker, in the middle of a job."""
-        left = {*CLIENTS, "python"}
-        while left:
-            await connection.execute(INSERT, QUEUE, "conformance.echo", LONG, len(left))
-            while left and await connection.fetchval(LIVE, QUEUE):
+        left = {*LANGUAGES, "python"}
+        async with asyncio.TaskGroup() as starting:
+            while left:
+                if not await connection.fetchval(LIVE, QUEUE):
+                    await connection.execute(INSERT, QUEUE, ECHO, LONG, 2 * len(left))
                 for (worker,) in await connection.fetch(IN_HAND, QUEUE, LONG):
                     language = language_of(worker)
-                    if language in left and await self._kill(worker, connection):
+                    if language not in left:
+                        continue
+                    if await self._kill(worker, connection):
                         left.remove(language)
-                        break
+                    if language != "python":
+                        starting.create_task(self._start(language))
+                    break  # the others may have come further meanwhile
                 else:
                     await asyncio.sleep(LOOK)
 
     async def _kill(self, worker: str, connection: Connection) -> bool:
         """Kill a consumer; whether it had a job in hand."""
         self.killed.add(worker)
-        language = language_of(worker)
-        if language == "python":  # its supervisor sees to the rest
+        if language_of(worker) == "python":  # its supervisor sees to the rest
             os.kill(int(worker.split(":")[1]), signal.SIGKILL)
             return True
-        self._consumers[language].send(signal.SIGKILL)
-        await self._consumers[language].end()
+        os.kill(int(worker.partition("-")[2]), signal.SIGKILL)
         status = await connection.execute(RUN_OUT, worker)
         await connection.execute("select pgwake.maintain('sweep')")
-        await self._start(language)
         return status == "UPDATE 1"
 
     async def stop(self) -> None:
-        """Stop all as a deploy would: each ends with exit code 0."""
-        assert self._workers is not None
-        self._workers.send(signal.SIGTERM)
-        codes = {"python": self._workers.end()}
-        for language, consumer in self._consumers.items():
-            consumer.send(CLIENTS[language].stop)
-            codes[language] = consumer.end()
-        ended = dict(zip(codes, await asyncio.gather(*codes.values()), strict=True))
-        assert not any(ended.values()), f"exit codes {ended}"
-
-    def kill(self) -> None:
-        """End what has not ended."""
-        for process in (*self._consumers.values(), self._workers):
-            if process is not None:
-                process.kill()
+        """Stop those at work."""
+        codes = await asyncio.gather(*(one.stop() for one in self._at_work.values()))
+        assert not any(codes), dict(zip(self._at_work, codes, strict=True))
 
 
-async def run(url: str, jobs: int) -> Account:
-    """Have about so many jobs done, in a database that has the schema and no jobs."""
+async def produce(clients: Clients, connection: Connection, count: int) -> None:
+    """Have each language insert so many jobs, and insert some that fail."""
+    producing = asyncio.gather(
+        *(clients.run(one, "producer", str(count), QUEUE=QUEUE) for one in LANGUAGES)
+    )
+    for kind in ("conformance.fail_once", "conformance.fail"):
+        await connection.execute(INSERT, QUEUE, kind, 0, count)
+    said = [(0, ["refused 23514", f"inserted {count}"])] * len(LANGUAGES)
+    assert await producing == said
+
+
+async def let_each_complete(connection: Connection) -> None:
+    """Keep the queue filled until each language has completed a job."""
+    left = {*LANGUAGES, "python"}
+    while left:
+        if await connection.fetchval(LIVE, QUEUE) < len(left):
+            await connection.execute(INSERT, QUEUE, ECHO, SHORT, 2 * len(LANGUAGES))
+        for (worker,) in await connection.fetch(COMPLETERS, QUEUE):
+            left.discard(language_of(worker))
+        await asyncio.sleep(LOOK)
+
+
+async def run(url: str, binaries: Path, jobs: int) -> Account:
+    """Have about so many jobs done, in a database that has the schema; the account."""
+    clients = Clients(url, binaries)
     connection = await asyncpg.connect(url)
-    with TemporaryFile() as log:
-        crew = Crew(url, log)
-        try:
-            await connection.set_type_codec(
-                "jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads
-            )
-            await crew.start()
-            began = time.monotonic()
-            acknowledged = await _produce(url, jobs // len(CLIENTS), connection, log)
-            await _let_each_complete(connection)
-            await crew.kill_one_of_each(connection)
-            while await connection.fetchval(LIVE, QUEUE):
-                await asyncio.sleep(LOOK)
-            seconds = time.monotonic() - began
-            await crew.ready()
-            await crew.stop()
-            rows = await connection.fetch(ROWS, QUEUE)
-        except BaseException:
-            log.seek(0)
-            print(log.read().decode()[-4000:])  # noqa: T201
-            raise
-        finally:
-            crew.kill()
-            await connection.close()
-    return draw_up(rows, acknowledged, crew.printed, crew.killed, seconds)
+    await connection.set_type_codec(
+        "jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads
+    )
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(connection.close)
+        workers = await WorkerProcess.start(
+            *WORKERS,
+            directory=CHECKOUT,
+            environment={"PGWAKE_DATABASE_URL": url, "PGWAKE_LOG_LEVEL": "warning"},
+        )
+        stack.push_async_callback(workers.close)
+        crew = Crew(clients, stack)
+        await crew.start(*LANGUAGES)
+        began = time.monotonic()
+        count = jobs // (len(LANGUAGES) + 2)
+        await produce(clients, connection, count)
+        await let_each_complete(connection)
+        await crew.kill_one_of_each(connection)
+        while await connection.fetchval(LIVE, QUEUE):
+            await asyncio.sleep(LOOK)
+        seconds = time.monotonic() - began
+        await crew.stop()
+        workers.send(signal.SIGTERM)
+        assert await workers.exit_code() == 0
+        rows = await connection.fetch(ROWS, QUEUE)
+    keys = {one: {f"{one}-{n}" for n in range(count)} for one in LANGUAGES}
+    return draw_up(rows, keys, crew.printed, crew.killed, seconds)

@@ -108,14 +108,13 @@ R
 
 # What is compiled, anew when its source has changed.
 build_languages() {
-  local program folder=$1 sources=(tests/conformance/{go,java}/*)
+  local program folder=$1 java=$1/usr/share/java sources=(tests/conformance/{go,java}/*)
   unchanged "$folder/built.stamp" "${sources[@]}" && return
   for program in consumer producer contract; do
     "$folder/bin/go" build -o "$folder/built/go-$program" "tests/conformance/go/$program.go"
   done
-  "$folder/bin/java" -jar "$folder"/usr/share/java/eclipse-jdt-core.jar -17 -proc:none \
-    -cp "$folder/usr/share/java/postgresql.jar" -d "$folder/built" \
-    tests/conformance/java/*.java
+  "$folder/bin/java" -jar "$java/eclipse-jdt-core.jar" -17 -nowarn -proc:none \
+    -classpath "$java/postgresql.jar" -d "$folder/built" tests/conformance/java/*.java
   fingerprint "${sources[@]}" >"$folder/built.stamp"
 }
 

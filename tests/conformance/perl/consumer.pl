@@ -7,13 +7,13 @@ use warnings;
 use open qw(:std :utf8);
 use DBI;
 use JSON::PP;
-use List::Util qw(max min);
-use Time::HiRes qw(sleep time);
+use List::Util qw(min);
+use Time::HiRes qw(alarm sleep time);
 
 my $json  = JSON::PP->new->allow_nonref;
 my $queue = $ENV{QUEUE} // 'default';
 my $lease = $ENV{LEASE} // 30;
-my $beat  = max 1, int($lease / 3);
+my $beat  = $lease / 3;
 my $poll  = 5;    # seconds until the next look at most, should a notification be lost
 
 # Handlers have a connection of their own, if they need one. What they die with fails the

@@ -14,7 +14,7 @@ from pgwake.install import install
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does
 
-from conformance.together import run  # noqa: E402
+from conformance.together import run
 
 
 def main(jobs: int = 20_000) -> None:

@@ -102,8 +102,13 @@ def draw_up(
 
 
 def language_of(worker: str) -> str:
-    """Return the language of a consumer by its name, which is host:pid:... in Python."""
+    """Return the language of a consumer by its name; Python's is host:pid:..."""
     return "python" if ":" in worker else worker.partition("-")[0]
+
+
+def pid_of(worker: str) -> int:
+    """Return the process id of a consumer, which is in its name."""
+    return int(worker.split(":")[1] if ":" in worker else worker.partition("-")[2])
 
 
 def _faults(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import asyncpg
 
-from conformance.account import ROWS, Account, draw_up, language_of
+from conformance.account import ROWS, Account, draw_up, language_of, pid_of
 from conformance.clients import LANGUAGES, Clients, Consumer
 from support import CHECKOUT, Connection
 from worker.processes import WorkerProcess
@@ -27,7 +27,7 @@ WORKERS = (
     *("-m", "pgwake", "run", "--processes", "2", "--http-port", "0"),
     *("--import", "conformance.handlers", "--queue", f"{QUEUE}:1"),
 )
-SHORT, LONG = 0.1, 3.0  # seconds of a job: for each to get one; to be killed in one
+SHORT, LONG = 0.1, 2.0  # seconds of a job: for each to get one; to be killed in one
 
 INSERT = """
 insert into pgwake.jobs (queue, kind, payload)
@@ -45,6 +45,7 @@ where queue = $1 and status = 'running' and (payload ->> 'seconds')::float8 = $2
   and started_at > clock_timestamp() - interval '1 second'
 """
 # In place of waiting for the lease to run out; a short one would on a busy machine too.
+# (A worker's job its supervisor may have given back by then.)
 RUN_OUT = """
 update pgwake.jobs_live set lease_expires_at = now()
 where claimed_by = $1 and status = 'running'
@@ -78,14 +79,16 @@ class Crew:
         async with asyncio.TaskGroup() as starting:
             while left:
                 if not await connection.fetchval(LIVE, QUEUE):
-                    await connection.execute(INSERT, QUEUE, ECHO, LONG, 2 * len(left))
+                    await connection.execute(
+                        INSERT, QUEUE, ECHO, LONG, len(LANGUAGES) + 2
+                    )
                 for (worker,) in await connection.fetch(IN_HAND, QUEUE, LONG):
                     language = language_of(worker)
                     if language not in left:
                         continue
                     if await self._kill(worker, connection):
                         left.remove(language)
-                    if language != "python":
+                    if language in LANGUAGES:  # pgwake run starts another itself
                         starting.create_task(self._start(language))
                     break  # the others may have come further meanwhile
                 else:
@@ -94,10 +97,7 @@ class Crew:
     async def _kill(self, worker: str, connection: Connection) -> bool:
         """Kill a consumer; whether it had a job in hand."""
         self.killed.add(worker)
-        if language_of(worker) == "python":  # its supervisor sees to the rest
-            os.kill(int(worker.split(":")[1]), signal.SIGKILL)
-            return True
-        os.kill(int(worker.partition("-")[2]), signal.SIGKILL)
+        os.kill(pid_of(worker), signal.SIGKILL)
         status = await connection.execute(RUN_OUT, worker)
         await connection.execute("select pgwake.maintain('sweep')")
         return status == "UPDATE 1"

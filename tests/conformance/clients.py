@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,14 +26,14 @@ Part: TypeAlias = Literal["consumer", "producer", "contract"]
 
 
 def command(language: str, part: Part) -> list[str]:
-    """How a part of a language's client is started; tests/conformance/tools.sh made it."""
+    """How a part of a language's client is started, as tools.sh has made it."""
     try:
         tools = Path(os.environ["PGWAKE_TEST_LANGUAGES"])
     except KeyError:
         raise pytest.UsageError("languages are missing: start with tests/run") from None
     match language:
         case "python":
-            return [str(HERE / "python" / f"{part}.py")]
+            return [sys.executable, str(HERE / "python" / f"{part}.py")]
         case "bash":
             return [str(HERE / "bash" / f"{part}.sh")]
         case "go":
@@ -81,9 +82,7 @@ class Clients:
         self, language: str, queue: str = "default", lease: int = 30
     ) -> AsyncIterator["Consumer"]:
         """Have a consumer at work; at the end it is killed, unless it was stopped."""
-        process = await self.start(
-            language, "consumer", QUEUE=queue, LEASE=str(lease)
-        )
+        process = await self.start(language, "consumer", QUEUE=queue, LEASE=str(lease))
         consumer = Consumer(language, process)
         try:
             await consumer.printed("ready")

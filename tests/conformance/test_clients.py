@@ -61,11 +61,15 @@ async def test_a_consumer_ends_each_job_as_it_should(
         later = await insert(connection, kind="conformance.echo", payload=echo_of(3))
         await consumer.printed(f"{later} conformance.echo completed")
 
-    rows = {id: await job(connection, id) for id in (echo, once, never, strange)}
+    rows = {n: await job(connection, n) for n in (echo, once, never, strange)}
     assert json.loads(rows[echo]["result"]) == {"number": 1, "by": language}
     assert json.loads(rows[once]["result"]) == {"number": 2, "by": language}
     assert [
-        (row["status"], row["attempt"], [e["message"] for e in json.loads(row["errors"] or "[]")])
+        (
+            row["status"],
+            row["attempt"],
+            [e["message"] for e in json.loads(row["errors"] or "[]")],
+        )
         for row in rows.values()
     ] == [
         ("completed", 1, []),

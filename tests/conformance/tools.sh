@@ -79,7 +79,7 @@ exec "$GOROOT/bin/go" "$@"
 GO
   wrap "$1/java" <<'JAVA'
 export CLASSPATH="$root/built:$root/usr/share/java/postgresql.jar"
-exec "$root/usr/lib/jvm/default-java/bin/java" "$@"
+exec "$root/usr/lib/jvm/default-java/bin/java" -XX:TieredStopAtLevel=1 "$@"
 JAVA
   wrap "$1/ruby" <<'RUBY'
 folders() { printf '%s:' "$root"/usr/lib/ruby/vendor_ruby "$root/usr/lib/$libraries"/ruby/vendor_ruby/* \

@@ -6,7 +6,6 @@ set -uo pipefail
 
 queue=${QUEUE:-default} lease=${LEASE:-30} # seconds
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
 trap 'stopping=yes' TERM
 stopping=''
 
@@ -49,7 +48,7 @@ run() {
   printf -v beat '%d.%d' $((lease / 3)) $((lease % 3 * 10 / 3))
   outcome=''
   set -m
-  (trap - EXIT && handle) >"$scratch/result" 2>"$scratch/error" &
+  handle >"$scratch/result" 2>"$scratch/error" &
   handler=$!
   set +m
   while kill -0 "$handler" 2>/dev/null; do
@@ -93,3 +92,4 @@ while [[ ! $stopping ]]; do
     wait $!
   fi
 done
+rm -r "$scratch" # no trap: a child that is killed as it starts would run it

@@ -10,70 +10,77 @@ from pathlib import Path
 
 import psycopg
 
-Values = dict[str, str | None]
+DIRECTIVE = re.compile(r"^-- (in|expect|error|keep|hears): (.*)$", re.MULTILINE)
+NAME = re.compile(r"\{(\w+)\}")
 
 
 class Session:
     """A connection in autocommit, and what it has been notified of."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self) -> None:
         self.heard: list[str] = []
+        url = os.environ["DATABASE_URL"]
         self.connection = psycopg.connect(url, autocommit=True)
         self.connection.add_notify_handler(
             lambda note: self.heard.append(f"{note.channel} {note.payload}")
         )
 
-    def answer(self, sql: str, values: Values) -> tuple[str | None, str | None]:
-        """Run a statement; its first value (or what stands for it), and SQLSTATE."""
-        parameters = [values[name] for name in re.findall(r"\{(\w+)\}", sql)]
-        try:
-            cursor = self.connection.execute(re.sub(r"\{\w+\}", "%s", sql), parameters)
-        except psycopg.Error as error:
-            return None, error.sqlstate
-        row = cursor.fetchone() if cursor.description else None
-        return (row[0] if row else "(no row)"), None
 
+class Contract:
+    """The sessions and the values of a run."""
 
-def run(path: Path, url: str) -> int:
-    """Run the steps of a file; how many. Raises AssertionError at one that differs."""
-    sessions: dict[str, Session] = {}
-    values: Values = {}
-    steps = path.read_text().split("\n-- step: ")[1:]
-    for step in steps:
+    def __init__(self) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.values: dict[str, str | None] = {}
+
+    def run(self, step: str) -> str | None:
+        """Run a step; how it differs from what was expected, or None."""
         title, _, rest = step.partition("\n")
-        wanted = dict(re.findall(r"^-- (in|expect|error|keep|hears): (.*)$", rest, re.M))
+        wanted = dict(DIRECTIVE.findall(rest))
         sql = "\n".join(line for line in rest.splitlines() if not line.startswith("--"))
         name = wanted.get("in", "a")
-        if name not in sessions:
-            sessions[name] = Session(url)
-        session = sessions[name]
-        answer, error = session.answer(sql, values)
-        if "keep" in wanted and error is None:
-            kept = answer.split("\n") if answer is not None else [None]
-            values |= zip(wanted["keep"].split(), kept, strict=True)
-        heard = ", ".join(session.heard) or "(nothing)"
+        if name not in self.sessions:
+            self.sessions[name] = Session()
+        session = self.sessions[name]
+
+        got: dict[str, str | None] = {"error": None}
+        try:
+            parameters = [self.values[name] for name in NAME.findall(sql)]
+            cursor = session.connection.execute(NAME.sub("%s", sql), parameters)
+            row = cursor.fetchone() if cursor.description else None
+            answer = row[0] if row else "(no row)"
+            got["expect"] = "(null)" if answer is None else answer or "(empty)"
+            if "keep" in wanted:
+                kept = [None] if answer is None else answer.split("\n")
+                self.values |= zip(wanted["keep"].split(), kept, strict=True)
+        except psycopg.Error as error:
+            got["error"] = error.sqlstate
         if "hears" in wanted:
+            got["hears"] = ", ".join(session.heard) or "(nothing)"
             session.heard.clear()
-        got = {
-            "expect": "(null)" if answer is None else answer or "(empty)",
-            "error": error,
-            "hears": heard,
-        }
+
         for word in ("error", "expect", "hears"):
             expected = wanted.get(word)
             if expected is not None:
-                expected = re.sub(r"\{(\w+)\}", lambda m: str(values[m[1]]), expected)
-            elif word != "error":
-                continue
-            if got[word] != expected:
-                message = f'step "{title}": expected {word} {expected}, got {got[word]}'
-                raise AssertionError(message)
-    return len(steps)
+                expected = NAME.sub(lambda name: str(self.values[name[1]]), expected)
+            if got.get(word) != expected and (word == "error" or expected is not None):
+                return (
+                    f'step "{title}": expected {word} {expected}, got {got.get(word)}'
+                )
+        return None
+
+
+def main() -> int:
+    """Run the steps of the file; the exit code."""
+    contract = Contract()
+    steps = Path(sys.argv[1]).read_text().split("\n-- step: ")[1:]
+    for step in steps:
+        if difference := contract.run(step):
+            print(difference)
+            return 1
+    print(len(steps), "steps")
+    return 0
 
 
 if __name__ == "__main__":
-    try:
-        print(run(Path(sys.argv[1]), os.environ["DATABASE_URL"]), "steps")
-    except AssertionError as difference:
-        print(difference)
-        sys.exit(1)
+    sys.exit(main())

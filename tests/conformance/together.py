@@ -158,6 +158,6 @@ async def run(url: str, binaries: Path, jobs: int) -> Account:
         await crew.stop()
         workers.send(signal.SIGTERM)
         assert await workers.exit_code() == 0
-        rows = await connection.fetch(ROWS, QUEUE)
+        rows = [dict(row) for row in await connection.fetch(ROWS, QUEUE)]
     keys = {one: {f"{one}-{n}" for n in range(count)} for one in LANGUAGES}
     return draw_up(rows, keys, crew.printed, crew.killed, seconds)

@@ -16,9 +16,11 @@ from worker.helpers import PATIENCE
 from worker.processes import clean_environment
 
 HERE = Path(__file__).parent
-LANGUAGES = ("bash", "node", "go", "java")
-POLLING = frozenset({"bash"})  # their consumers go on no duty
-DEAF: frozenset[str] = frozenset()  # their drivers have no notifications
+LANGUAGES = ("bash", "node", "go", "java", "ruby", "php", "perl", "r")
+POLLING = frozenset({"bash", "r"})  # their consumers go on no duty
+DEAF = frozenset({"r"})  # their drivers have no notifications
+STOPS = {"r": signal.SIGINT}  # what stops who has no handler for SIGTERM
+ENDINGS = {"node": "js", "ruby": "rb", "php": "php", "perl": "pl", "r": "R"}
 
 Part: TypeAlias = Literal["consumer", "producer", "contract"]
 
@@ -34,14 +36,13 @@ def command(language: str, part: Part) -> list[str]:
             return [sys.executable, str(HERE / "python" / f"{part}.py")]
         case "bash":
             return [str(HERE / "bash" / f"{part}.sh")]
-        case "node":
-            return [str(tools / "bin" / "node"), str(HERE / "node" / f"{part}.js")]
         case "go":
             return [str(tools / "built" / f"go-{part}")]
         case "java":
             return [str(tools / "bin" / "java"), part.title()]
         case _:
-            raise ValueError(language)
+            script = HERE / language / f"{part}.{ENDINGS[language]}"
+            return [str(tools / "bin" / language), str(script)]
 
 
 class Clients:
@@ -97,6 +98,7 @@ class Consumer:
 
     def __init__(self, language: str, process: asyncio.subprocess.Process) -> None:
         self.language = language
+        self.pid = process.pid
         self.lines: list[str] = []
         self._process = process
         self._reader = asyncio.create_task(self._read())
@@ -118,9 +120,9 @@ class Consumer:
             message = f"{self.language} has not printed {line!r}, but {self.lines}"
             raise AssertionError(message) from None
 
-    async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+    async def stop(self) -> int:
         """Ask it to stop; its exit code."""
-        self._process.send_signal(number)
+        self._process.send_signal(STOPS.get(self.language, signal.SIGTERM))
         return await self.exit_code()
 
     async def exit_code(self) -> int:

@@ -7,11 +7,15 @@ language_packages=(
   node-pg
   golang-go golang-github-lib-pq-dev
   default-jre-headless ecj libpostgresql-jdbc-java
+  ruby ruby-pg
+  php-cli php-pgsql
+  perl libdbd-pg-perl
+  r-base-core r-cran-rpostgresql r-cran-jsonlite
 )
 
 unpack_languages() {
   local new=$1.new
-  say "unpacking Debian's Go and Java, and Node.js"
+  say "unpacking Debian's Go, Java, Ruby, PHP, Perl and R, and Node.js"
   update_apt "$new"
   # As on a machine that has nothing but the C library: so each has the same versions, of
   # one release, whatever it has installed and from where.
@@ -77,6 +81,29 @@ GO
 export CLASSPATH="$root/built:$root/usr/share/java/postgresql.jar"
 exec "$root/usr/lib/jvm/default-java/bin/java" -XX:TieredStopAtLevel=1 "$@"
 JAVA
+  wrap "$1/ruby" <<'RUBY'
+folders() { printf '%s:' "$root"/usr/lib/ruby/vendor_ruby "$root/usr/lib/$libraries"/ruby/vendor_ruby/* \
+  "$root"/usr/lib/ruby/[0-9]* "$root/usr/lib/$libraries"/ruby/[0-9]*; }
+RUBYLIB=$(folders) exec "$root/usr/bin/ruby" --disable-gems "$@"
+RUBY
+  wrap "$1/php" <<'PHP'
+exec "$root"/usr/bin/php[0-9].[0-9] -n -d extension_dir="$(echo "$root"/usr/lib/php/2*)" \
+  -d extension=pdo -d extension=pdo_pgsql "$@"
+PHP
+  wrap "$1/perl" <<'PERL'
+folders() { printf '%s:' "$root/usr/lib/$libraries"/perl5/* "$root"/usr/share/perl5 \
+  "$root/usr/lib/$libraries"/perl/* "$root"/usr/share/perl/* "$root/usr/lib/$libraries/perl-base"; }
+PERL5LIB=$(folders) exec "$root/usr/bin/perl" "$@"
+PERL
+  # Its settings, which the installation would have copied.
+  ln -sf Renviron.ucf "$1/../usr/lib/R/etc/Renviron"
+  wrap "$1/r" <<'R'
+export R_HOME="$root/usr/lib/R" R_LIBS_SITE="$root/usr/lib/R/site-library"
+export LD_LIBRARY_PATH="$R_HOME/lib:$LD_LIBRARY_PATH:$root/usr/lib/$libraries/blas:$root/usr/lib/$libraries/lapack"
+file=$1
+shift
+exec "$R_HOME/bin/exec/R" --no-echo --no-restore --no-save --file="$file" --args "$@"
+R
 }
 
 # What is compiled, anew when its source has changed.

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from pgwake import Job, Registry
+from pgwake.chaos.relay import Relay
 from pgwake.connection import Connection as OurConnection
 from pgwake.embedded import EmbeddedServer
 from pgwake.session import Session
 from sql.helpers import insert, job
 from support import Connection, wait_for
 from worker.helpers import embedded, ended, gauge, in_status, quick, sessions
-from worker.relay import Relay
 from worker.test_database_faults import connected
 
 pytestmark = pytest.mark.timeout(60)
@@ -43,7 +43,7 @@ async def test_what_is_in_flight_is_given_up_and_all_goes_on_by_new_sessions(
             held = [await insert(connection, "hold") for _ in range(3)]
             await wait_for(lambda: asyncio.sleep(0, len(begun) == 3), 10)
             relay.freeze()
-            relay.thaw()
+            await relay.heal()
             # Claims, ends and wake-ups; and leases, while handlers keep their sessions.
             await ended(connection, await insert(connection, "quick"))
             await wait_for(lambda: asyncio.sleep(0, gauge(worker, "bell_held")), 10)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pgwake.chaos.relay import Relay
 from pgwake.http import events
 from sql.helpers import insert
 from support import Connection, free_port, wait_for
@@ -15,7 +16,6 @@ from worker.api import TOKEN, client, problem, serving
 from worker.helpers import ended, quick
 from worker.pgbouncer import pgbouncer
 from worker.processes import StartProcess
-from worker.relay import Relay
 from worker.streams import Stream
 
 pytestmark = pytest.mark.timeout(60)
@@ -188,7 +188,7 @@ async def test_a_half_open_session_is_found_out_and_told(
         await stream.has("reset")
         relay.freeze()
         await stream.has("poll")
-        relay.thaw()
+        await relay.heal()
         await stream.has("reset", 2)
         job_id = await insert(connection, "later")
         await stream.has("job_status_changed", id=job_id)

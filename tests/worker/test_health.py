@@ -7,11 +7,11 @@ from time import monotonic
 import pytest
 
 from pgwake import Registry, Worker
+from pgwake.chaos.relay import Relay
 from pgwake.embedded import EmbeddedServer
 from sql.helpers import insert
 from support import Connect, Connection, free_port
 from worker.helpers import embedded, ended, fetch, quick
-from worker.relay import Relay
 from worker.test_http import answers
 
 pytestmark = pytest.mark.timeout(60)
@@ -144,7 +144,7 @@ async def test_while_the_database_is_silent_a_restart_would_not_help(
         relay.freeze()
         assert await answers(port, "/readyz", 503) == [NO_ANSWER]
         await stays_alive(port)
-        relay.thaw()
+        await relay.heal()
         await answers(port, "/readyz", 200)
 
 

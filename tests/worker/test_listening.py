@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from pgwake.binaries import server_version
+from pgwake.chaos.relay import Relay
 from pgwake.embedded import EmbeddedServer
 from sql.helpers import call, insert, refused
 from support import Connect, Connection, create_installed_database, wait_for
 from worker.helpers import all_ended, embedded, ended, gauge, quick, sessions
 from worker.processes import Diary, StartProcess
-from worker.relay import Relay
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -47,7 +47,7 @@ async def test_a_half_open_session_is_found_by_its_ping_and_replaced(
         relay.freeze()
         job_id = await insert(connection, "quick")
         await wait_for(lambda: asyncio.sleep(0, gauge(worker, "listener_up") == 0), 10)
-        relay.thaw()
+        await relay.heal()
         # It has missed the notification, and has an hour until its poll.
         await ended(connection, job_id)
         await wait_for(lambda: asyncio.sleep(0, gauge(worker, "bell_held")), 10)

@@ -4,10 +4,10 @@ import asyncio
 
 from structlog.testing import capture_logs
 
+from pgwake.chaos.relay import Relay
 from pgwake.connection import Connection
 from pgwake.session import Session
 from support import wait_for
-from worker.relay import Relay
 
 
 async def ask(connection: Connection) -> str:
@@ -34,7 +34,7 @@ async def test_when_one_session_has_lost_its_server_the_others_connect_anew(
             relay.freeze()
             asked = asyncio.create_task(first.call(ask))
             await wait_for(has_failed)
-            relay.thaw()  # what comes now is answered, what came before is dead
+            await relay.heal()  # what comes now is answered, what came before is dead
             await asked
 
             with capture_logs() as logs:

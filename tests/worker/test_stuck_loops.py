@@ -10,10 +10,10 @@ from time import time
 import pytest
 
 from pgwake import Worker
+from pgwake.chaos.relay import Relay
 from sql.helpers import insert
 from support import Connect, Connection, wait_for
 from worker.helpers import Samples, embedded, ended, quick
-from worker.relay import Relay
 
 SECONDS = 4
 
@@ -116,7 +116,7 @@ async def test_a_listener_that_is_cut_off_shows(
         relay.freeze()
         await until(worker, listener_is_down, fire=True)
         await ended(connection, await insert(connection, "quick"))  # by the poll
-        relay.thaw()
+        await relay.heal()
         await until(worker, listener_is_down, fire=False)
 
 

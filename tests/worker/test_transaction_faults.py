@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgwake import Job, Registry
+from pgwake.chaos.relay import Relay
 from pgwake.embedded import EmbeddedServer
 from sql.helpers import insert, job
 from support import Connection, wait_for
@@ -21,7 +22,6 @@ from worker.accounts import total
 from worker.helpers import all_ended, embedded, ended
 from worker.paying import PAY, SCHEMA
 from worker.processes import Diary, StartProcess
-from worker.relay import Relay
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -291,7 +291,7 @@ async def test_a_commit_whose_answer_is_lost_counts_once_and_is_known(
                 await in_commit(connection)
                 relay.freeze()
                 row = await ended(connection, job_id)
-                relay.thaw()
+                await relay.heal()
                 await wait_for(lambda: asyncio.sleep(0, after == ["committed"]), 15)
                 assert total(worker, "jobs_completed") == 1
                 assert total(worker, "leases_lost") == 0
@@ -343,7 +343,7 @@ async def test_a_commit_that_nobody_can_ask_about_counts_once_too(
                     )
 
                 await wait_for(is_given_up, 15)
-                relay.thaw()
+                await relay.heal()
 
                 async def is_refused() -> bool:
                     return total(worker, "leases_lost") == 1

@@ -17,6 +17,7 @@ from rich.console import Console
 from pgwake import (
     cli_adopt,
     cli_bulk,
+    cli_chaos,
     cli_doctor,
     cli_jobs,
     cli_queues,
@@ -157,6 +158,7 @@ def run(
 
 app.command()(cli_adopt.adopt)
 app.command()(cli_serve.serve)
+app.command()(cli_chaos.chaos)
 
 
 @app.command()

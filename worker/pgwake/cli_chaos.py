@@ -1,1 +1,198 @@
 """`pgwake chaos`: runs jobs under faults and accounts for each."""
+
+import asyncio
+import random
+import secrets
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from pgwake.chaos.consent import problem, warning
+from pgwake.chaos.faults import FAULTS
+from pgwake.chaos.identity import Run
+from pgwake.chaos.play import Play
+from pgwake.chaos.report import Report, as_json
+from pgwake.chaos.run import Plan
+from pgwake.chaos.stage import TEAMS
+from pgwake.demo_stage import until_signal, without_password
+from pgwake.embedded import EmbeddedServer
+from pgwake.errors import ConfigurationError
+from pgwake.settings import Settings
+from pgwake.terminal import (
+    Json,
+    Url,
+    Yes,
+    ask,
+    confirm,
+    note,
+    print_json,
+    show,
+    wrong_usage,
+)
+
+SESSIONS = 15  # of a worker process at most: its own, and its handlers'
+OTHER_SESSIONS = 20
+
+
+def chaos(
+    faults: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Only these of --list; by default all that can be made.",
+        ),
+    ] = None,
+    list_faults: Annotated[
+        bool, typer.Option("--list", help="Show the faults that there are.")
+    ] = False,
+    mix: Annotated[
+        bool,
+        typer.Option("--mix", help="Up to two at once, in any order; else in turn."),
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the mix and of who is hit, to do it again.")
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=0, help="Go on with the faults until so many are in.")
+    ] = 0,
+    rate: Annotated[
+        float, typer.Option(min=1, max=100_000, help="Jobs a second.")
+    ] = 200.0,
+    hold: Annotated[
+        float,
+        typer.Option(min=1, max=3600, metavar="SECONDS", help="How long each lasts."),
+    ] = 8.0,
+    processes: Annotated[
+        int,
+        typer.Option(min=1, max=64, help="Worker processes of each of 2 supervisors."),
+    ] = 2,
+    restart_command: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="Restarts your server: for a shell, with $MODE fast or immediate.",
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Keep the logs there, and all in the database."
+        ),
+    ] = None,
+    in_production: Annotated[
+        bool,
+        typer.Option(
+            "--in-production", help="Even where the environment is production."
+        ),
+    ] = False,
+    yes: Yes = False,
+    json_output: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Run jobs under faults and account for each: lost, done twice, how soon as before.
+
+    On a database of its own where none is given; in yours in a queue of its own. Exit
+    code 1: the account does not close.
+    """
+    if list_faults:
+        rows = [
+            {"fault": f.name, "what it does": f.sentence, "to others": f.for_others}
+            for f in FAULTS.values()
+        ]
+        show(rows, as_json=json_output)
+        return
+    named = _named(faults)
+    settings = Settings.load(database_url=database_url)
+    sessions = TEAMS * processes * SESSIONS + OTHER_SESSIONS
+    if settings.database_url is None:
+        url = None
+        server = EmbeddedServer(
+            keep and keep.absolute() / "server",
+            # For those, too, that nobody has told that their client is gone.
+            settings={"max_connections": str(2 * sessions)},
+        )
+    else:
+        url, server = settings.dsn, None
+        found = ask(
+            url,
+            lambda c: problem(c, settings.environment, in_production=in_production),
+        )
+        if found is not None:
+            raise ConfigurationError(found)
+    left_out = {
+        fault: why
+        for fault in named or FAULTS
+        if (why := FAULTS[fault].obstacle(server, restart_command))
+    }
+    if named and left_out:
+        told = "; ".join(f"{fault}: {why}" for fault, why in left_out.items())
+        raise ConfigurationError(f"some faults can't be made here: {told}")
+    plan = Plan(
+        faults=[fault for fault in named or FAULTS if fault not in left_out],
+        rate=rate,
+        hold_seconds=hold,
+        jobs=jobs,
+        seed=random.randrange(10**6) if seed is None else seed,  # noqa: S311
+        is_mixed=mix,
+    )
+    folder = _folder(keep)
+    play = Play(
+        run=Run(secrets.token_hex(4), folder),
+        url=url,
+        server=server,
+        restart_command=restart_command,
+        plan=plan,
+        processes=processes,
+        keeps=keep is not None,
+    )
+    if url is not None:
+        for line in warning(play.run, plan, sessions):
+            note(line)
+        if not yes and not sys.stdin.isatty():
+            wrong_usage("Add --yes to do it.")
+        confirm("All of this may be done.", yes=yes)
+    report = Report(Console(stderr=json_output, highlight=False))
+    if server is None:
+        place = f"as set: {without_password(settings.dsn)}"
+    else:
+        place = f"PostgreSQL {server.version} of its own in {server.directory}"
+    report.opening(play.run, place, plan, processes, left_out)
+    code = asyncio.run(until_signal(play.perform(report)))
+    if code > 128:
+        report.display.title("Stopped.")
+    if json_output and play.outcome is not None:
+        print_json(as_json(play.outcome, plan, play.run, left_out))
+    sys.exit(code)
+
+
+def _named(text: str | None) -> Sequence[str]:
+    if text is None:
+        return ()
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in FAULTS:
+            wrong_usage(
+                f"--faults: there is no {name!r}, there are {', '.join(FAULTS)}"
+            )
+        if names.count(name) > 1:
+            wrong_usage(f"--faults: {name} is named twice")
+    return names
+
+
+def _folder(keep: Path | None) -> Path:
+    """Return the folder of a run: a new one, or the one that is named."""
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="pgwake-chaos-"))
+    folder = keep.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            wrong_usage(f"--keep {keep}: there is something in it, name a new folder")
+    except OSError as error:
+        wrong_usage(f"--keep {keep}: {error}")
+    return folder

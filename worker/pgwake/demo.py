@@ -1,7 +1,6 @@
 """`pgwake demo`: real jobs on a real PostgreSQL, and a summary that checks itself."""
 
 import asyncio
-import signal
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
@@ -12,7 +11,14 @@ from rich.console import Console
 from pgwake.connection import connect
 from pgwake.demo_display import Display
 from pgwake.demo_run import DemoRun, stdlib_digests
-from pgwake.demo_stage import COMMAND, DemoWorker, psql_words, started, without_password
+from pgwake.demo_stage import (
+    COMMAND,
+    DemoWorker,
+    psql_words,
+    started,
+    until_signal,
+    without_password,
+)
 from pgwake.embedded import EmbeddedServer
 from pgwake.install import install
 from pgwake.settings import Settings
@@ -55,26 +61,11 @@ def run(settings: Settings, *, keep: bool, console: Console) -> int:
         asyncpg.PostgresError: The database refused something.
         OSError: The database can't be reached.
     """
-    return asyncio.run(_until_signal(settings, Display(console), keep=keep))
-
-
-async def _until_signal(settings: Settings, display: Display, *, keep: bool) -> int:
-    """Run the demo; the first signal ends it, in order, and more don't hurry that."""
-    demo = asyncio.ensure_future(_run(settings, display, keep=keep))
-    signals: list[signal.Signals] = []
-
-    def stop(number: signal.Signals) -> None:
-        signals.append(number)
-        if len(signals) == 1:
-            demo.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    try:
-        return await demo
-    except asyncio.CancelledError:
+    display = Display(console)
+    code = asyncio.run(until_signal(_run(settings, display, keep=keep)))
+    if code > 128:
         display.title("Stopped.")
-        return 128 + signals[0]
+    return code
 
 
 async def _run(settings: Settings, display: Display, *, keep: bool) -> int:

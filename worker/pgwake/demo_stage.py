@@ -4,14 +4,15 @@ import asyncio
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from pgwake.embedded import EmbeddedServer
@@ -43,6 +44,28 @@ async def started(server: EmbeddedServer) -> AsyncIterator[None]:
         # A thread can't be cancelled, and half a start can't be stopped.
         await asyncio.gather(starting, return_exceptions=True)
         server.stop()
+
+
+async def until_signal(work: Coroutine[Any, Any, int]) -> int:
+    """Do it; the first SIGINT or SIGTERM ends it, in order, and more don't hurry that.
+
+    Returns:
+        What it returns; 128 and the signal's number if it was stopped before.
+    """
+    task = asyncio.ensure_future(work)
+    signals: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        signals.append(number)
+        if len(signals) == 1:
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return 128 + signals[0]
 
 
 class DemoWorker:

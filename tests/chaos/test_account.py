@@ -1,0 +1,228 @@
+"""A run played by hand, whose account closes, and each way in which one may not."""
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from pgwake.chaos import ON_PURPOSE
+from pgwake.chaos.account import account
+from pgwake.chaos.identity import Run
+from pgwake.chaos.load import Load, prepare
+from pgwake.chaos.strike import Strike
+from support import Connection
+
+JOBS = 120
+DEAD, SILENT = "host:71:aaaaaaaa", "host:72:bbbbbbbb"
+STOPPED, SOUND = "host:73:cccccccc", "host:74:dddddddd"
+
+# What is done to rows, and what the account says of it. {0}: the run's schema.
+TAMPERED_ROWS = {
+    "delete from pgwake.jobs where payload ->> 'serial' = '7'": "without a row",
+    "insert into pgwake.jobs (queue, kind, payload) select queue, kind, payload"
+    " from pgwake.jobs where payload ->> 'serial' = '7'": "not ended",
+    "insert into pgwake.jobs select (jsonb_populate_record(j, '{{\"id\": 999}}')).*"
+    " from pgwake.jobs as j where payload ->> 'serial' = '7'": "enqueued twice",
+    "update pgwake.jobs set payload = payload || '{{\"serial\": 999}}'"
+    " where payload ->> 'serial' = '7'": "that nobody has enqueued",
+    "update pgwake.jobs set payload = payload || '{{\"is_doomed\": true}}'"
+    " where payload ->> 'serial' = '7'": "completed, though to fail",
+    "update pgwake.jobs set payload = payload - 'is_doomed'"
+    " where status = 'failed'": "failed, neither on purpose nor",
+    "update pgwake.jobs set attempt = attempt + 1"
+    " where payload ->> 'serial' = '7'": "other errors than its counts say",
+    "update pgwake.jobs set crash_count = crash_count + 1"
+    " where payload ->> 'serial' = '7'": "other errors than its counts say",
+    "update pgwake.jobs set bounce_count = 1"
+    " where payload ->> 'serial' = '7'": "more or less often than its row says",
+    "update pgwake.jobs set payload = payload - 'fails'"
+    " where payload ? 'fails'": "on purpose more or less often",
+    "update pgwake.jobs set payload = payload || '{{\"fails\": 1}}'"
+    " where payload ->> 'serial' = '7'": "on purpose more or less often",
+    "insert into {0}.effects select * from {0}.effects": "an effect more than once",
+    "update {0}.effects set lease_id = gen_random_uuid()": "and not completed by it",
+    "insert into {0}.effects select id, lease_id from pgwake.jobs"
+    " where status = 'failed'": "and not completed by it",
+    "delete from {0}.effects": "without the effect of that execution",
+}
+
+
+class Play:
+    """Workers that do what they are told, and note it as the handlers do."""
+
+    def __init__(self, connection: Connection, run: Run) -> None:
+        self._connection = connection
+        self._run = run
+        run.journal.mkdir()
+
+    async def claim(
+        self, worker: str, count: int, *, has_begun: bool = True
+    ) -> list[asyncpg.Record]:
+        one_more = "from pgwake.claim_next_job($1, $3) where $2 = 1"
+        many = "from pgwake.claim_jobs($1, $2, $3) where $2 > 1"
+        columns = "select id, attempt, lease_id, payload"
+        jobs = await self._connection.fetch(
+            f"{columns} {one_more} union all {columns} {many}",
+            *(self._run.queue, count, worker),
+        )
+        if has_begun:
+            pid = worker.split(":")[1]
+            with (self._run.journal / pid).open("a") as journal:
+                for job in jobs:
+                    line = (job["id"], job["attempt"], job["lease_id"], pid, 0.5)
+                    journal.write("\t".join(map(str, line)) + "\n")
+        return jobs
+
+    async def release(self, jobs: list[asyncpg.Record]) -> None:
+        await self._connection.execute(
+            "select pgwake.release_jobs($1, $2, 'shutdown')",
+            [job["id"] for job in jobs],
+            [job["lease_id"] for job in jobs],
+        )
+
+    async def work(self) -> None:
+        """Do what is left, as the handlers would."""
+        while jobs := await self.claim(SOUND, 1):
+            for job in jobs:
+                await self._do(job, json.loads(job["payload"]))
+
+    async def _do(self, job: asyncpg.Record, payload: dict[str, int]) -> None:
+        ids = (job["id"], job["lease_id"])
+        if job["attempt"] <= payload.get("fails", 0) or "is_doomed" in payload:
+            await self._connection.execute(
+                "select pgwake.fail_job($1, $2, $3, reason => $4, retryable => $5,"
+                " retry_in => '0')",
+                *(*ids, f"RuntimeError: {ON_PURPOSE}"),
+                *(("discarded", False) if "is_doomed" in payload else ("failed", True)),
+            )
+            return
+        if "has_effect" in payload:
+            effects = f"{self._run.schema}.effects"
+            await self._connection.execute(
+                f"insert into {effects} values ($1, $2)", *ids
+            )
+        await self._connection.execute("select pgwake.complete_job($1, $2)", *ids)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run("0123abcd", tmp_path)
+
+
+@pytest.fixture
+async def strikes(connection: Connection, database: str, run: Run) -> list[Strike]:
+    """A run over which all is done; what was done to it."""
+    await prepare(connection, run)
+    load = Load(database, run, rate=1e6, jobs=JOBS)
+    await load.run()
+    assert (load.enqueued, load.settled) == (JOBS, 0)
+    play = Play(connection, run)
+    began_at: datetime = await connection.fetchval("select clock_timestamp()")
+
+    await play.claim(DEAD, 4)
+    await play.claim(DEAD, 6, has_begun=False)
+    await connection.execute("select pgwake.release_worker_jobs($1)", DEAD)
+    await play.claim(SILENT, 3)
+    await connection.execute("set pgwake.clock_offset = '10 minutes'")
+    await connection.execute("select pgwake.maintain('sweep')")
+    await connection.execute("reset pgwake.clock_offset")
+    await play.release(await play.claim(STOPPED, 5))
+    await play.work()
+
+    ended_at: datetime = await connection.fetchval("select clock_timestamp()")
+    late = ended_at + timedelta(minutes=10)
+    return [
+        Strike("kill", began_at, ended_at, (DEAD,)),
+        Strike("half-open", began_at, late),
+    ]
+
+
+async def test_it_closes_and_says_why_each_job_ran_again(
+    connection: Connection, run: Run, strikes: list[Strike]
+) -> None:
+    found = await account(connection, run, JOBS, 0, strikes)
+
+    assert found.closes, found.problems
+    assert found.completed + found.failed_on_purpose == JOBS
+    assert found.failed_on_purpose == 4
+    assert found.effects == 12 - 2, "two of them are to fail"
+    assert found.repeats == {
+        "failed on purpose": 3 + 2 * 3,
+        "the worker died": 4,
+        "the lease ran out": 3,
+        "released at a stop": 5,
+    }
+    assert found.executions == JOBS + sum(found.repeats.values())
+    assert found.unbegun == 6
+    assert found.blamed == {"kill": 10, "half-open": 3}
+    assert (found.lost, found.doubled_effects, found.crashed_out) == (0, 0, 0)
+
+
+async def test_whatever_is_wrong_with_a_row_or_an_effect_is_found(
+    connection: Connection, run: Run, strikes: list[Strike]
+) -> None:
+    for statement, problem in TAMPERED_ROWS.items():
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(statement.format(run.schema))
+        found = await account(connection, run, JOBS, 0, strikes)
+        await transaction.rollback()
+
+        assert not found.closes, statement
+        assert any(problem in told for told in found.problems), (statement, found)
+
+
+async def test_whatever_is_wrong_with_an_execution_is_found(
+    connection: Connection, run: Run, strikes: list[Strike]
+) -> None:
+    journal = run.journal / SOUND.split(":")[1]
+    whole = journal.read_text()
+    lines = whole.splitlines(keepends=True)
+    retried = next(line for line in lines if line.split("\t")[1] == "2").split("\t")[0]
+    without_first_try = [
+        line for line in lines if line.split("\t")[:2] != [retried, "1"]
+    ]
+    job_id, attempt, _, pid, at = lines[0].split("\t")
+    one_more = "\t".join([job_id, attempt, str(uuid4()), pid, at])
+    nobodys = "\t".join(["999", attempt, str(uuid4()), pid, at])
+    for text, problem in {
+        whole + one_more: "more or less often than its row says",
+        whole + nobodys: "executed though there is no row",
+        whole + lines[0]: "executed twice under one lease",
+        "".join(lines[1:]): "completed without an execution under its lease",
+        "".join(without_first_try): "an execution that is not in the journal",
+    }.items():
+        journal.write_text(text)
+        found = await account(connection, run, JOBS, 0, strikes)
+
+        assert any(problem in told for told in found.problems), (problem, found)
+
+
+async def test_a_line_that_a_kill_has_torn_does_not_count(
+    connection: Connection, run: Run, strikes: list[Strike]
+) -> None:
+    with (run.journal / DEAD.split(":")[1]).open("a") as journal:
+        journal.write("17\t1\t0e5c")
+
+    assert (await account(connection, run, JOBS, 0, strikes)).closes
+
+
+async def test_a_crash_that_no_fault_has_brought_about_is_found(
+    connection: Connection, run: Run, strikes: list[Strike]
+) -> None:
+    kill, half_open = strikes
+    long_ago = timedelta(hours=-1)
+    others = replace(kill, victims=(STOPPED,))
+    earlier = replace(
+        half_open,
+        began_at=half_open.began_at + long_ago,
+        ended_at=half_open.ended_at + long_ago,
+    )
+    for told in ([], [kill], [others], [kill, earlier]):
+        found = await account(connection, run, JOBS, 0, told)
+
+        assert any("no fault to blame" in told for told in found.problems), told

@@ -79,6 +79,8 @@ def main(
     ]
     if not outcome.mix.closes:
         problems.append("the mix's account does not close")
+    if outcome.mix.past_left and plan.seconds >= report.SHORTEST_SECONDS:
+        problems.append("jobs of long ago were not removed from the ring")
     show(outcome, found, problems)
     if json_path is not None:
         json_path.write_text(json.dumps(plain(plan, outcome, found), default=str))

@@ -28,12 +28,15 @@ class Line:
         of: Whose: of the run as a whole, or of each process of a sort.
         unit: What its numbers are; MB are shown of bytes.
         tolerance: By how much it may rise.
+        has_ceiling: It may rise up to what the server's configuration allows, which is
+            measured with it, under this name and "_ceiling".
     """
 
     name: str
     of: Of
     unit: Unit
     tolerance: Tolerance
+    has_ceiling: bool = False
 
 
 LINES = {
@@ -52,7 +55,9 @@ LINES = {
     "server_memory": Line(
         "server: own memory of all its processes", "run", "MB", _SIZE
     ),
-    "server_shared": Line("server: shared memory in use", "run", "MB", _SIZE),
+    "server_shared": Line(
+        "server: shared memory in use", "run", "MB", _SIZE, has_ceiling=True
+    ),
     "sessions": Line("workers' sessions", "run", "", Tolerance(0.1, 2)),
     "in_transaction": Line("of them idle in a transaction", "run", "", _FEW),
     "bells": Line("sessions holding bells and posts", "run", "", _FEW),
@@ -69,5 +74,5 @@ LINES = {
     ),
     "history": Line("history: bytes an ended job", "run", "B", Tolerance(0.1, 20)),
     "wal": Line("WAL: bytes a job", "run", "B", Tolerance(0.5, 500)),
-    "wal_files": Line("WAL: its files", "run", "MB", Tolerance(0.2, 64 * MB)),
+    "wal_files": Line("WAL: its files", "run", "MB", _SIZE, has_ceiling=True),
 }

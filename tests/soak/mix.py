@@ -79,11 +79,10 @@ class MixAccount:
 
     @property
     def closes(self) -> bool:
-        """Whether none was lost or has failed, and what is past its time is gone."""
+        """Whether none was lost or has failed."""
         return (
             self.acknowledged <= self.enqueued <= self.sent
             and self.completed == self.enqueued
-            and self.past_left == 0
         )
 
 

@@ -1,7 +1,7 @@
 """The report: a line for each thing that was measured, and whether it grows."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -82,11 +82,11 @@ def _find(
         )
     if not shown:
         return None
-    verdicts = (
-        [grows(one, line.tolerance) for one in series]
-        if seconds >= SHORTEST_SECONDS
-        else []
-    )
+    verdicts: list[bool | None] = []
+    if seconds >= SHORTEST_SECONDS:
+        verdicts = [grows(one, line.tolerance) for one in series]
+    if line.has_ceiling and any(verdicts):
+        verdicts = [any(_is_above(name, one.run) for one in samples)]
     judged = [one for one in verdicts if one is not None]
     slopes = [slope(one) for one in series if len(one) > 1]
     return Finding(
@@ -98,6 +98,11 @@ def _find(
         len(series),
         any(judged) if judged else None,
     )
+
+
+def _is_above(name: str, figures: Mapping[str, float]) -> bool:
+    ceiling = figures.get(f"{name}_ceiling", 0.0)
+    return figures.get(name, 0.0) > ceiling
 
 
 def _about(points: Iterable[Point], at: float, seconds: float) -> float | None:

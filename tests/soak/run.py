@@ -136,19 +136,17 @@ async def run(
         session.close()
         async with _session(url) as connection:
             await mix.end(connection, END_SECONDS)
-            await asyncio.to_thread(stage.crew.stop)
-            await asyncio.to_thread(spared.stop)
-            drawn_up = await account(
-                connection, this, load.enqueued, load.settled, strikes
-            )
-            return Outcome(
-                looks.samples,
-                looks.unanswered,
-                strikes,
-                drawn_up,
-                await mix.account(connection),
-                stage.crew.problems,
-            )
+    # Now that all have stopped, and with them what was frozen on the way.
+    async with _session(url) as connection:
+        drawn_up = await account(connection, this, load.enqueued, load.settled, strikes)
+        return Outcome(
+            looks.samples,
+            looks.unanswered,
+            strikes,
+            drawn_up,
+            await mix.account(connection),
+            stage.crew.problems,
+        )
 
 
 class _Looks:

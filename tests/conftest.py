@@ -38,6 +38,7 @@ SETTINGS = {
 }
 
 _serial = itertools.count(1)
+_left: list[str] = []  # the database of the test before, to be dropped
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,8 +77,10 @@ def _binaries(config: pytest.Config) -> Path:
 
 def _unpacked(major: str) -> str:
     """Fetch the server of a major version, once for all, and return its folder."""
-    command = [CHECKOUT / "tests" / "matrix" / "unpack", f"postgresql-{major}"]
-    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    unpack = str(CHECKOUT / "tests" / "matrix" / "unpack")
+    result = subprocess.run(
+        [unpack, f"postgresql-{major}"], check=False, capture_output=True, text=True
+    )
     if result.returncode:
         raise pytest.UsageError(f"--pg {major}: can't be had here:\n{result.stderr}")
     return result.stdout.strip()
@@ -126,7 +129,11 @@ def database(
     )
     yield database_url(server, name)
     _forget_prepared_transactions(server, admin, name)
-    admin.execute(f"drop database {name} with (force)")
+    # Not its own: for sessions that the test has just closed, but that have not ended
+    # yet, the server would wait a tenth of a second.
+    while _left:
+        admin.execute(f"drop database {_left.pop()} with (force)")
+    _left.append(name)
 
 
 def _forget_prepared_transactions(

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,14 +38,16 @@ SETTINGS = {
 }
 
 _serial = itertools.count(1)
+_left: list[str] = []  # the database of the test before, to be dropped
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--pg",
         default="wheel",
-        metavar="wheel|debian|DIR",
-        help="the PostgreSQL to test on: the wheel's, Debian's, or a bin folder's",
+        metavar="wheel|debian|MAJOR|DIR",
+        help="the PostgreSQL to test on: the wheel's (18), Debian's, 14 to 17 or 19,"
+        " or a bin folder's",
     )
     parser.addoption("--upgrade-rounds", type=int, default=2)
     parser.addoption("--steps", type=int, default=2000, help="of test_lifecycle.py")
@@ -57,16 +60,30 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def _binaries(config: pytest.Config) -> Path:
     choice: str = config.getoption("--pg")
-    found = {
-        "wheel": wheel_binaries(),
-        "debian": os.environ.get("PGWAKE_TEST_DEBIAN_PG_BIN"),
-    }.get(choice, choice)
+    found: Path | str | None = choice
+    if choice in {"wheel", "18"}:
+        found = wheel_binaries()
+    elif choice == "debian":
+        found = os.environ.get("PGWAKE_TEST_DEBIAN_PG_BIN")
+    elif choice.isdecimal():
+        found = _unpacked(choice)
     if not found:
         raise pytest.UsageError(f"--pg {choice}: not installed; start with tests/run")
     try:
         return checked_binaries(Path(found), f"--pg {choice}")
     except ConfigurationError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _unpacked(major: str) -> str:
+    """Fetch the server of a major version, once for all, and return its folder."""
+    unpack = str(CHECKOUT / "tests" / "matrix" / "unpack")
+    result = subprocess.run(
+        [unpack, f"postgresql-{major}"], check=False, capture_output=True, text=True
+    )
+    if result.returncode:
+        raise pytest.UsageError(f"--pg {major}: can't be had here:\n{result.stderr}")
+    return result.stdout.strip()
 
 
 @pytest.fixture(scope="session")
@@ -112,7 +129,11 @@ def database(
     )
     yield database_url(server, name)
     _forget_prepared_transactions(server, admin, name)
-    admin.execute(f"drop database {name} with (force)")
+    # Not its own: for sessions that the test has just closed, but that have not ended
+    # yet, the server would wait a tenth of a second.
+    while _left:
+        admin.execute(f"drop database {_left.pop()} with (force)")
+    _left.append(name)
 
 
 def _forget_prepared_transactions(

@@ -10,7 +10,7 @@ say() { printf '%s\n' "$*" >&2; }
 
 find_python() {
   local python
-  for python in python3.13 python3.12 python3.11 python3; do
+  for python in ${PGWAKE_TEST_PYTHON:-python3.13 python3.12 python3.11 python3}; do
     # Run, not only found: pyenv has a shim for versions that are not switched on.
     if "$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
       2>/dev/null; then

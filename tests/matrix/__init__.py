@@ -1,0 +1,1 @@
+"""Every PostgreSQL and every Python that is supported, by one command."""

@@ -20,7 +20,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # as pytest does
 
-from support import (  # noqa: E402
+from pgwake.embedded import EmbeddedServer
+from support import (
     CHECKOUT,
     create_installed_database,
     database_url,
@@ -28,12 +29,10 @@ from support import (  # noqa: E402
     psql,
 )
 
-from pgwake.embedded import EmbeddedServer  # noqa: E402
-
-from . import campaign, verdict  # noqa: E402
-from .campaign import Account  # noqa: E402
-from .doors import DOORS  # noqa: E402
-from .stage import Stage  # noqa: E402
+from . import campaign, verdict
+from .campaign import Account
+from .doors import DOORS
+from .stage import Stage
 
 
 class DoorName(StrEnum):
@@ -86,7 +85,7 @@ def main(
                 campaign.run(opened, made, inputs, seed, account)
                 opened.close()
                 made.close()
-            except (verdict.Fault, ExceptionGroup) as error:
+            except (verdict.FaultError, ExceptionGroup) as error:
                 failed = True
                 print(f"{name}, --seed {seed}: {error}", file=sys.stderr)  # noqa: T201
                 for one in getattr(error, "exceptions", ()):

@@ -20,8 +20,8 @@ select r.rolname, p.proname, array_agg(a.name order by a.place),
 from pg_proc as p
 cross join (values ('producer'), ('worker'), ('admin')) as r(rolname)
 left join lateral (
-  select row_number() over (order by n.place) as place, n.name, format_type(n.type, null)
-    as type
+  select row_number() over (order by n.place) as place, n.name,
+    format_type(n.type, null) as type
   from unnest(
     p.proargnames, coalesce(p.proallargtypes, p.proargtypes::oid[]),
     coalesce(p.proargmodes, array_fill('i'::"char", array[p.pronargs]))
@@ -156,7 +156,9 @@ def _literal(items: Sequence[str | None]) -> str:
 
 
 @st.composite
-def _calls(draw: st.DrawFn, found: Sequence[tuple[str, str, Sequence[Parameter]]]) -> Call:
+def _calls(
+    draw: st.DrawFn, found: Sequence[tuple[str, str, Sequence[Parameter]]]
+) -> Call:
     role, function, parameters = draw(st.sampled_from(found))
     length = draw(st.integers(0, 3))
     spared = SPARED.get(function)

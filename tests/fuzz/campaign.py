@@ -50,13 +50,11 @@ class Account:
         }
 
 
-def run(
-    door: Door, stage: Stage, inputs: int, seed: int, account: Account
-) -> None:
+def run(door: Door, stage: Stage, inputs: int, seed: int, account: Account) -> None:
     """Put in so many, the same ones for the same seed, and count them.
 
     Raises:
-        Fault: One has done harm; it has been shrunk, and the message shows it.
+        FaultError: One has done harm; it has been shrunk, and the message shows it.
     """
     began = time.monotonic()
     try:
@@ -87,8 +85,8 @@ def _put_round(
             stage.add_good()
         try:
             outcome = door.put(given)
-        except verdict.Fault as error:
-            raise verdict.Fault(f"{given}\n  {error}") from None
+        except verdict.FaultError as error:
+            raise verdict.FaultError(f"{given}\n  {error}") from None
         account.outcomes[outcome] += 1
 
     put()

@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import click
 import typer
 from hypothesis import strategies as st
 
 from pgwake import cli
 
 from . import values, verdict
+from .requests import BYTES
 from .stage import Stage
 
 SECONDS = 20  # in which a command has to be over
+SERVING_SECONDS = 3.0  # after which one that serves is told to stop
 EXIT_CODES = {0, 1, 2, 75, 78}  # as pgwake.cli has them
 OWN_CODES = {"doctor": {0, 2, 3, 4, 78}}
 SERVING = {"run", "serve"}  # until they are told to stop
@@ -34,7 +35,10 @@ LEFT_OUT = {
     "chaos": "loads a database",
     "demo": "starts a server and runs for seconds",
 }
-LASTING = {"--watch"}  # until Ctrl-C
+LEFT_OUT_OPTIONS = {
+    "--watch",  # until Ctrl-C
+    "--processes",  # up to 256
+}
 BRIEF = st.sampled_from(["0", "0.1", "-1", "nan", "soon", "1e400", ""])
 
 VALUES: values.Text = st.one_of(
@@ -46,18 +50,17 @@ VALUES: values.Text = st.one_of(
     values.INTEGER,
     values.FLOAT,
     values.TIME,
-    values.JSON_OBJECT,
+    values.JSON_OBJECT.filter(lambda text: len(text) < 100_000),  # as Linux has it
 ).map(lambda text: text.replace("\0", "\N{SYMBOL FOR NULL}"))  # no argument has NUL
-PROCESS_VALUES = VALUES.filter(lambda text: len(text) < 10_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A command line."""
+    """A command line, typed in this process or in one of its own."""
 
     words: Sequence[str]
     stdin: bytes
-    in_process: bool
+    is_here: bool
 
     def __str__(self) -> str:
         shown = (f"{word!r:.300}" for word in self.words)
@@ -71,25 +74,34 @@ class Command:
     options: Sequence[tuple[str, bool]]  # and whether it takes a value
 
 
-def _commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[Command]:
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
+def _commands(tree: Any, words: tuple[str, ...] = ()) -> Iterator[Command]:
+    """Every command of Typer's tree."""
+    for name, command in tree.commands.items():
+        if hasattr(command, "commands"):
             yield from _commands(command, (*words, name))
         elif name not in LEFT_OUT:
-            options = [
-                (flag, not (one.is_flag or one.count))
-                for one in command.params
-                if isinstance(one, click.Option)
-                for flag in (*one.opts, *one.secondary_opts)
-                if flag not in LASTING
-            ]
-            arguments = [p for p in command.params if isinstance(p, click.Argument)]
-            yield Command((*words, name), len(arguments), options)
+            parameters = command.params
+            yield Command(
+                (*words, name),
+                sum(one.param_type_name == "argument" for one in parameters),
+                [
+                    (flag, not (one.is_flag or one.count))
+                    for one in parameters
+                    if one.param_type_name == "option"
+                    for flag in (*one.opts, *one.secondary_opts)
+                    if flag not in LEFT_OUT_OPTIONS
+                ],
+            )
 
 
 @st.composite
 def _lines(draw: st.DrawFn, commands: Sequence[Command]) -> Line:
-    command = draw(st.sampled_from(commands))
+    is_here = draw(st.integers(0, 99)) > 0
+    command = draw(
+        st.sampled_from(
+            [one for one in commands if not (is_here and one.words[0] in SERVING)]
+        )
+    )
     count = command.arguments if draw(st.integers(0, 4)) else draw(st.integers(0, 3))
     words = [draw(VALUES) for _ in range(count)]
     for flag, takes_value in draw(
@@ -107,12 +119,8 @@ def _lines(draw: st.DrawFn, commands: Sequence[Command]) -> Line:
         words += ["--queue", "fuzz"]  # all queues' would be the good jobs' too
     if "--yes" in names and draw(st.booleans()):
         words.append("--yes")
-    stdin = draw(st.one_of(values.JSON.map(_bytes), st.binary(max_size=20)))
-    return Line((*command.words, *words), stdin, draw(st.integers(0, 99)) > 0)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+    stdin = draw(BYTES)
+    return Line((*command.words, *words), stdin, is_here)
 
 
 class _HangError(BaseException):
@@ -125,21 +133,19 @@ class Commands:
     name = "cli"
 
     def __init__(self, stage: Stage) -> None:
-        tree = typer.main.get_command(cli.app)
-        assert isinstance(tree, click.Group)
-        commands = list(_commands(tree))
+        commands = list(_commands(typer.main.get_command(cli.app)))
         assert len(commands) > 20, "the tree has no commands"
-        self.inputs = _lines([one for one in commands if one.words[0] not in SERVING])
+        self.inputs = _lines(commands)
         self._folder = stage.folder
         self._environment = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith("PGWAKE_") and name != "DATABASE_URL"
-        } | {"PGWAKE_DATABASE_URL": stage.owner_url}
+        } | {"PGWAKE_DATABASE_URL": stage.owner_url, "PGWAKE_HTTP_PORT": "0"}
 
     def put(self, line: Line) -> str:
         """Type it; its exit code."""
-        run = self._main if line.in_process else self._process
+        run = self._main if line.is_here else self._process
         code, output, errors = run(line)
         if "Traceback" in errors + output:
             verdict.fault("a traceback", errors)
@@ -159,10 +165,14 @@ class Commands:
         with (
             patch.dict(os.environ, self._environment, clear=True),
             patch.object(sys, "argv", ["pgwake", *line.words]),
-            patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(line.stdin), "utf-8")),
+            patch.object(
+                sys, "stdin", io.TextIOWrapper(io.BytesIO(line.stdin), "utf-8")
+            ),
             redirect_stdout(io.TextIOWrapper(output, "utf-8", write_through=True)),
             redirect_stderr(
-                io.TextIOWrapper(errors, "utf-8", "backslashreplace", write_through=True)
+                io.TextIOWrapper(
+                    errors, "utf-8", "backslashreplace", write_through=True
+                )
             ),
             _in(self._folder),
             _deadline(),
@@ -173,8 +183,8 @@ class Commands:
                 code = error.code
             except _HangError:
                 verdict.fault(f"not over within {SECONDS} s", "")
-            except Exception as error:  # noqa: BLE001, each is a fault
-                raise verdict.Fault(f"{type(error).__name__}: {error}") from error
+            except Exception as error:
+                raise verdict.FaultError(f"{type(error).__name__}: {error}") from error
         return (
             code or 0,
             output.getvalue().decode(errors="replace"),
@@ -182,27 +192,36 @@ class Commands:
         )
 
     def _process(self, line: Line) -> tuple[int, str, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "pgwake", *map(_argument, line.words)],
-            input=line.stdin,
+        words = [word.encode("utf-8", "surrogatepass") for word in line.words]
+        with subprocess.Popen(
+            [sys.executable, "-m", "pgwake", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=self._environment,
             cwd=self._folder,
-            capture_output=True,
-            check=False,
-            timeout=SECONDS,
-        )
-        return (
-            done.returncode,
-            done.stdout.decode(errors="replace"),
-            done.stderr.decode(errors="replace"),
-        )
+        ) as process:
+            try:
+                told = self._communicate(process, line)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                verdict.fault(f"not over within {SECONDS} s", "")
+            output, errors = (part.decode(errors="replace") for part in told)
+            return process.returncode, output, errors
+
+    def _communicate(
+        self, process: "subprocess.Popen[bytes]", line: Line
+    ) -> tuple[bytes, bytes]:
+        if line.words[0] not in SERVING:
+            return process.communicate(line.stdin, SECONDS)
+        try:
+            return process.communicate(line.stdin, SERVING_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            return process.communicate(timeout=SECONDS)
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-def _argument(word: str) -> bytes:
-    return word[:10_000].encode("utf-8", "surrogatepass")
 
 
 def _is_printable(text: str) -> bool:

@@ -17,7 +17,9 @@ from .stage import TOKEN, Stage
 
 SECONDS = 20.0  # in which an answer has to come
 STATUSES = {400, 401, 404, 405, 408, 409, 413, 415, 422}  # as http/README.md has them
-NOT_HTTP = b"Invalid HTTP request received."  # the server's own; nothing of pgwake's ran
+NOT_HTTP = (
+    b"Invalid HTTP request received."  # the server's own; nothing of pgwake's ran
+)
 
 METHODS = ["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"]
 PATHS = [
@@ -38,7 +40,14 @@ HEADERS = [
     "Content-Length: 99999999999999999999",
 ]
 AUTHORITIES = [
-    *(f"Bearer {TOKEN}x", "Bearer", "Bearer ", "Basic YTpi", f"bearer  {TOKEN}", "\xff"),
+    *(
+        f"Bearer {TOKEN}x",
+        "Bearer",
+        "Bearer ",
+        "Basic YTpi",
+        f"bearer  {TOKEN}",
+        "\xff",
+    ),
     f"Bearer {TOKEN} {TOKEN}",
 ]
 JSON_TYPE = "Content-Type: application/json"
@@ -54,12 +63,20 @@ class Request:
     body: bytes
 
     def __str__(self) -> str:
-        return f"{self.method} {self.target!r} {list(self.headers)!r}\n  {self.body!r:.800}"
+        head = f"{self.method} {self.target!r:.2000} {list(self.headers)!r:.2000}"
+        return f"{head}\n  {self.body!r:.800}"
+
+    @property
+    def has_own_frame(self) -> bool:
+        """Whether it says itself where it ends, which need not be true."""
+        return any(
+            one.startswith(("Content-Length", "Transfer")) for one in self.headers
+        )
 
     @property
     def wire(self) -> bytes:
         lines = [f"{self.method} {self.target} HTTP/1.1", "Host: pgwake", *self.headers]
-        if not any(line.startswith(("Content-Length", "Transfer")) for line in lines):
+        if not self.has_own_frame:
             lines.append(f"Content-Length: {len(self.body)}")
         return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + self.body
 
@@ -78,6 +95,10 @@ def _quoted(text: str) -> str:
     return quote(text.encode("utf-8", "surrogatepass"), safe="")
 
 
+BYTES = st.one_of(
+    st.binary(max_size=20),
+    values.JSON.map(lambda text: text.encode("utf-8", "surrogatepass")),
+)
 VALUES = st.one_of(
     st.integers(1, 200).map(str),
     values.NAME,
@@ -109,7 +130,8 @@ def _requests(draw: st.DrawFn, operations: Sequence[Operation]) -> Request:
     method = operation.method if usual else draw(st.sampled_from(METHODS))
     headers = [f"Authorization: Bearer {TOKEN}", JSON_TYPE]
     if draw(st.integers(0, 9)) == 0:
-        headers[0] = f"Authorization: {draw(st.sampled_from(AUTHORITIES))}"
+        authority: str = draw(st.sampled_from(AUTHORITIES))
+        headers[0] = f"Authorization: {authority}"
     if draw(st.integers(0, 19)) == 0:
         del headers[draw(st.integers(0, 1))]
     if draw(st.integers(0, 9)) == 0:
@@ -118,12 +140,8 @@ def _requests(draw: st.DrawFn, operations: Sequence[Operation]) -> Request:
     if operation.fields and draw(st.integers(0, 9)):
         body = draw(_bodies(operation.fields)).encode("utf-8", "surrogatepass")
     if draw(st.integers(0, 29)) == 0:
-        body = draw(st.one_of(st.binary(max_size=20), values.JSON.map(_bytes)))
+        body = draw(BYTES)
     return Request(method, path, headers, body)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _bodies(fields: Sequence[str]) -> values.Text:
@@ -152,7 +170,7 @@ class Requests:
         self._address = ("127.0.0.1", stage.port)
         self._connection: socket.socket | None = None
         url = f"http://127.0.0.1:{stage.port}/openapi.json"
-        question = Question(url, headers={"Authorization": f"Bearer {TOKEN}"})  # noqa: S310
+        question = Question(url, headers={"Authorization": f"Bearer {TOKEN}"})
         with urlopen(question, timeout=SECONDS) as answer:  # noqa: S310, a constant
             document = json.load(answer)
         operations = [
@@ -174,6 +192,9 @@ class Requests:
         try:
             answer = self._ask(request)
         except (ConnectionError, http.client.BadStatusLine):
+            if request.has_own_frame:  # it was waited for the rest of it
+                self.close()
+                return "ended early"
             if fresh:
                 verdict.fault("no answer", request)
             self.close()  # the one before had been the connection's last
@@ -195,6 +216,8 @@ class Requests:
         if self._connection is None:
             self._connection = socket.create_connection(self._address, SECONDS)
         self._connection.sendall(request.wire)
+        if request.has_own_frame:
+            self._connection.shutdown(socket.SHUT_WR)
         answer = http.client.HTTPResponse(self._connection, method=request.method)
         answer.begin()
         media_type = answer.headers.get_content_type()

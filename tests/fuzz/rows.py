@@ -17,7 +17,8 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)  # what COPY refuses is cou
 
 COLUMNS = """
 select r.rolname, c.relname, array_agg(a.attname::text order by a.attnum),
-  array_agg(format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null) order by a.attnum)
+  array_agg(
+    format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null) order by a.attnum)
 from pg_class as c
 join pg_attribute as a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
 join pg_type as t on t.oid = a.atttypid
@@ -40,7 +41,9 @@ class Rows:
     form: str
 
     def __str__(self) -> str:
-        return f"{self.role} {self.form} {self.table} {self.columns}: {self.rows!r:.2000}"
+        return (
+            f"{self.role} {self.form} {self.table} {self.columns}: {self.rows!r:.2000}"
+        )
 
 
 @cache
@@ -60,15 +63,9 @@ def _value(column: str, type_: str) -> "st.SearchStrategy[str | None]":
 
 
 @st.composite
-def _rows(
-    draw: st.DrawFn, found: Sequence[tuple[str, str, Mapping[str, str]]]
-) -> Rows:
+def _rows(draw: st.DrawFn, found: Sequence[tuple[str, str, Mapping[str, str]]]) -> Rows:
     role, table, types = draw(st.sampled_from(found))
-    columns = [
-        name
-        for name in types
-        if name in NEEDED or draw(st.integers(0, 3)) == 0
-    ]
+    columns = [name for name in types if name in NEEDED or draw(st.integers(0, 3)) == 0]
     rows = [
         [draw(_value(name, types[name])) for name in columns]
         for _ in range(draw(st.integers(1, 3)))
@@ -91,7 +88,9 @@ class Inserts:
         jobs = [one for one in found if one[1] == "jobs"]
         assert len(found) > len(jobs) == 2, "an admin is a producer, and sets policy"
         self.inputs = _rows([*jobs * 3, *found])
-        self._sessions = {role: session_of(stage, role) for role in ("producer", "admin")}
+        self._sessions = {
+            role: session_of(stage, role) for role in ("producer", "admin")
+        }
 
     def put(self, given: Rows) -> str:
         """Add the rows; what became of it."""

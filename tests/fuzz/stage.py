@@ -1,4 +1,4 @@
-"""Where inputs are put in: a database with roles, a worker beside them, and the books."""
+"""Where inputs are put in: a database, a worker beside them, and the books."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -26,7 +26,8 @@ TOKEN = "a-token-of-the-tests"  # noqa: S105, it opens a service that lives for 
 PATIENCE = 60.0  # seconds
 
 VICTIMS = """
-insert into pgwake.jobs (queue, kind, payload, unique_key, concurrency_key, max_attempts)
+insert into pgwake.jobs
+  (queue, kind, payload, unique_key, concurrency_key, max_attempts)
 select (array['fuzz', 'q1', 'k1'])[1 + n %% 3], (array['fuzz', 'echo'])[1 + n %% 2],
   '{"a": 1}', case n %% 4 when 0 then 'u' || n end, case n %% 5 when 0 then 'k1' end,
   case n %% 6 when 0 then 1 end
@@ -72,7 +73,7 @@ class Stage:
         self._log = folder / "worker.log"
         self.good_count = 0
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> Self:
         self._owner = psycopg.connect(self.owner_url, autocommit=True)
         self._owner.execute(VICTIMS, [values.VICTIMS])
         self._owner.execute(STATES)
@@ -174,7 +175,7 @@ class Stage:
 
     def _is_ready(self) -> bool:
         try:
-            with urlopen(f"http://127.0.0.1:{self.port}/readyz") as answer:  # noqa: S310
+            with urlopen(f"http://127.0.0.1:{self.port}/readyz") as answer:
                 return bool(json.load(answer)["status"] == "ok")
         except (URLError, OSError):
             return False

@@ -1,4 +1,4 @@
-"""What may become of an input: it is accepted, or refused in a way that was promised."""
+"""What may become of an input: it is accepted, or refused as was promised."""
 
 from typing import NoReturn
 
@@ -9,12 +9,12 @@ CLIENT = "by the driver"  # NUL and lone surrogates do not even leave the client
 OWN = {"PW001", "PW002", "PW003", "PW005", "55P03"}
 
 
-class Fault(AssertionError):
+class FaultError(AssertionError):
     """An input has done what no input may do."""
 
 
 def fault(what: str, said: object) -> NoReturn:
-    raise Fault(f"{what}\n  {said}".rstrip())
+    raise FaultError(f"{what}\n  {said}".rstrip())
 
 
 def of_database(error: psycopg.Error, *, inner: frozenset[str] = frozenset()) -> str:
@@ -29,7 +29,7 @@ def of_database(error: psycopg.Error, *, inner: frozenset[str] = frozenset()) ->
       functions only those of `inner`.
 
     Raises:
-        Fault: Any other.
+        FaultError: Any other.
     """
     code, said = error.sqlstate, error.diag
     if code is None:

@@ -1,11 +1,15 @@
 -- Refuses (PW003) what a batch function can't pair up: arrays of different lengths,
--- nulls, a job named twice.
+-- nulls, more than one dimension, a job named twice.
 create or replace function pgwake.check_leases(job_ids bigint[], lease_ids uuid[])
 returns void
 language plpgsql immutable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  if array_ndims(check_leases.job_ids) > 1 or array_ndims(check_leases.lease_ids) > 1 then
+    perform pgwake.raise_invalid(
+      'the job ids or lease ids are an array of arrays', 'Pass parallel arrays: one lease id for each job id.');
+  end if;
   if check_leases.job_ids is null or check_leases.lease_ids is null
     or array_position(check_leases.job_ids, null) is not null
     or array_position(check_leases.lease_ids, null) is not null

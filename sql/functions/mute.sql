@@ -1,13 +1,16 @@
 -- Gives the queue's bell up, and stays on duty: inserts are silent from now on. For who
 -- looks at a busy queue so often that nobody need be woken.
 --
--- Returns whether this session had the bell (if not, the server warns).
+-- Returns whether this session had the bell (if not, the server warns). Raises PW003.
 create or replace function pgwake.mute(queue text default 'default')
 returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  if mute.queue is null then
+    perform pgwake.raise_invalid('queue is null', 'Name the queue that this session is on duty for.');
+  end if;
   return pg_advisory_unlock(pgwake.bell_key(mute.queue));
 end
 $$;

@@ -1,11 +1,14 @@
 -- Tells who sleeps on a queue to call park(): NOTIFY on channel pgwake_baton at commit.
--- For somebody that was killed on duty, once its sessions have ended.
+-- For somebody that was killed on duty, once its sessions have ended. Raises PW003.
 create or replace function pgwake.pass_baton(queue text)
 returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  if coalesce(octet_length(pass_baton.queue), 0) not between 1 and 128 then
+    perform pgwake.raise_invalid('queue is no name of a queue', 'Name the queue that is slept on, in 1 to 128 bytes.');
+  end if;
   perform pg_notify('pgwake_baton', pass_baton.queue);
 end
 $$;

@@ -2,7 +2,7 @@
 -- Look at the queue after it, and before sleeping.
 --
 -- Only who is on duty may have the bell, so that nothing is in the way but inserters'
--- momentary probes. Raises 55P03 if something else is for long, such as a hand-made
+-- momentary probes. Raises PW003; 55P03 if something else is for long, such as a hand-made
 -- lock.
 create or replace function pgwake.unmute(queue text default 'default')
 returns void
@@ -12,6 +12,9 @@ as $$
 declare
   v_key bigint := pgwake.bell_key(unmute.queue);
 begin
+  if unmute.queue is null then
+    perform pgwake.raise_invalid('queue is null', 'Name the queue that this session is on duty for.');
+  end if;
   for try in 1..100000 loop
     if pg_try_advisory_lock(v_key) then
       return;

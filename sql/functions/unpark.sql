@@ -10,8 +10,8 @@ as $$
 declare
   v_was_on_duty boolean;
 begin
-  if unpark.queue is null then
-    perform pgwake.raise_invalid('queue is null', 'Name the queue to go off duty for.');
+  if coalesce(octet_length(unpark.queue), 0) not between 1 and 128 then
+    perform pgwake.raise_invalid('queue is no name of a queue', 'Name the queue to go off duty for, in 1 to 128 bytes.');
   end if;
   if not unpark.muted then
     perform pgwake.mute(unpark.queue);

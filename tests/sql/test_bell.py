@@ -180,10 +180,19 @@ async def test_a_bell_that_somebody_keeps_without_duty_is_told(
         await park(connection, "q")
 
 
-@pytest.mark.parametrize("function", ["park", "unpark"])
+@pytest.mark.parametrize("function", ["park", "unpark", "mute", "unmute", "pass_baton"])
 async def test_a_queue_must_be_named(connection: Connection, function: str) -> None:
     with refused("PW003"):
         await call(connection, function, queue=None)
+
+
+@pytest.mark.parametrize("function", ["unpark", "pass_baton"])
+async def test_a_name_that_no_queue_can_have_is_told_to_nobody(
+    connection: Connection, function: str
+) -> None:
+    for name in ("", "x" * 129, "x" * 8000):
+        with refused("PW003"):
+            await call(connection, function, queue=name)
 
 
 WRITES: dict[str, str] = {

@@ -150,6 +150,19 @@ async def test_a_batch_names_each_job_once(
 
 
 @pytest.mark.parametrize("function", BATCH)
+async def test_a_batch_is_no_array_of_arrays(
+    connection: Connection, function: str
+) -> None:
+    leases = [uuid4()] * 2
+    for job_ids, lease_ids in (
+        ([[ABSENT], [ABSENT - 1]], leases),
+        ([ABSENT, ABSENT - 1], [[lease] for lease in leases]),
+    ):
+        with refused("PW003"):
+            await call(connection, function, job_ids=job_ids, lease_ids=lease_ids)
+
+
+@pytest.mark.parametrize("function", BATCH)
 async def test_a_batch_wants_one_lease_a_job(
     connection: Connection, function: str
 ) -> None:

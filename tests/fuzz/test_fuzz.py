@@ -1,0 +1,34 @@
+"""The same inputs at each run, so that it fails for a change and not by chance.
+
+Others, and more: python -m tests.fuzz --inputs 10000 --seed NUMBER.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from support import RoleUrl
+
+from . import campaign
+from .campaign import Account
+from .doors import DOORS
+from .stage import Stage
+
+INPUTS = {"sql": 200, "insert": 120, "http": 200, "cli": 80}
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("name", DOORS)
+def test_whatever_is_put_in_good_jobs_run_and_the_books_agree(
+    database: str, role_url: RoleUrl, tmp_path: Path, name: str
+) -> None:
+    account = Account(name)
+    with Stage(database, role_url, tmp_path) as stage:
+        door = DOORS[name](stage)
+        campaign.run(door, stage, INPUTS[name], seed=8, account=account)
+        door.close()
+        stage.close()
+
+    assert account.inputs >= INPUTS[name]
+    assert account.outcomes["accepted"] > 0, account
+    assert account.refusals, account

@@ -25,7 +25,7 @@ SLOW_SECONDS = 0.05
 SLOW_BYTES_PER_SECOND = 65_536
 
 OWN_PROCESSES = "nothing: only workers that it has started itself are hit"
-OWN_RELAY = "nothing: only its own workers go through the relay that it starts"
+OWN_RELAY = "nothing: only what it has started itself goes through its relay"
 EVERYBODY = "all sessions of the server are ended, everybody's"
 
 # In two steps: within one condition the planner may end all before it compares names.

@@ -17,7 +17,8 @@ from pgwake.chaos.strike import Strike
 from pgwake.embedded import EmbeddedServer, StopMode
 from pgwake.names import application_name, handlers_application_name
 
-Target = Literal["workers", "sessions", "server", "network", "disk"]
+# What is done to the server at once with a restart would fail, or fail the restart.
+Target = Literal["workers", "server", "network"]
 
 REPEAT_SECONDS = 1.0
 ZOMBIE_SECONDS = LEASE_SECONDS + 4.0  # its jobs run elsewhere by then
@@ -156,7 +157,7 @@ async def stop(stage: Stage, seconds: float, dice: random.Random) -> Harm:
 @_fault(
     "terminate",
     "pg_terminate_backend of all sessions of the workers, each second",
-    "sessions",
+    "server",
     "nothing: only its own workers' sessions are ended",
 )
 async def terminate(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
@@ -278,7 +279,7 @@ async def _until_healed(stage: Stage, seconds: float) -> Harm:
 @_fault(
     "snapshot",
     "a transaction holds an old snapshot, so that dead rows can't be removed",
-    "sessions",
+    "server",
     "vacuum removes no row of this database that dies meanwhile",
 )
 async def snapshot(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
@@ -300,7 +301,7 @@ def _no_disk(server: EmbeddedServer | None, command: str | None) -> str | None: 
 @_fault(
     "disk-full",
     "the disk with the jobs' tables is full",
-    "disk",
+    "server",
     "nothing: it is made on a server of pgwake's own only",
     _no_disk,
 )

@@ -216,12 +216,6 @@ class Crew:
             name: pid for team in self.teams for name, pid in team.workers().items()
         }
 
-    def mend(self) -> None:
-        """Start again what nobody else would: the supervisors that have ended."""
-        for team in self.teams:
-            if not team.is_up:
-                team.start_again()
-
     def stop(self) -> None:
         """Stop all; note in problems who has not stopped as it should."""
         teams, self.teams = self.teams, []

@@ -123,7 +123,8 @@ async def kill(stage: Stage, seconds: float, dice: random.Random) -> Harm:
         victims.append(name)
     for _ in range(max(int(seconds / REPEAT_SECONDS), 1)):
         await asyncio.sleep(REPEAT_SECONDS)
-        stage.crew.mend()
+        if not team.is_up:
+            team.start_again()
         if workers := stage.crew.workers():
             name = dice.choice(sorted(workers))
             _send(workers[name], signal.SIGKILL)

@@ -19,7 +19,7 @@ BACK_SECONDS = 10.0
 
 
 def main(
-    jobs: int = 1_000_000, rate: float = 2_000, seed: int = 1, hold: float = 8
+    jobs: int = 1_000_000, rate: float = 1_000, seed: int = 1, hold: float = 8
 ) -> None:
     """Run both and judge; jobs are those of both together."""
     common = ["--rate", str(rate), "--hold", str(hold)]

@@ -58,7 +58,7 @@ class Stage:
         server: EmbeddedServer | None = None,
         restart_command: str | None = None,
         processes: int = 2,
-        slots: int = 10,
+        slots: int = 50,
         has_disk: bool = False,
         options: Sequence[str] = (),
     ) -> AsyncIterator["Stage"]:

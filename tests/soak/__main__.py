@@ -13,6 +13,7 @@ a run with --faults none only. A run of less than three minutes is not judged.
 
 import asyncio
 import json
+import logging
 import shutil
 import sys
 from collections import Counter
@@ -22,6 +23,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Annotated, Any
 
+import structlog
 import typer
 from rich.console import Console
 
@@ -62,6 +64,9 @@ def main(
         known = ", ".join(FAULTS)
         print(f"no such fault: {', '.join(unknown)}; there are {known}, or none")  # noqa: T201
         sys.exit(EXIT_USAGE)
+    structlog.configure(  # that the producers' sessions are lost is what is asked for
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
+    )
     plan = Plan(minutes * 60, rate, names, every, hold, seed)
     folder = Path(mkdtemp(prefix="pgwake-soak-"))
     with ExitStack() as stack:

@@ -58,9 +58,12 @@ class Calls:
         else runs it beside the thread; its handler can look at job.should_stop.
         """
         context = contextvars.copy_context()
+        raised: list[BaseException] = []
         future = asyncio.get_running_loop().run_in_executor(
             self._threads,
-            functools.partial(context.run, _in_thread, handler.function, arguments),
+            functools.partial(
+                context.run, _in_thread, handler.function, arguments, raised
+            ),
         )
         while not future.done():
             try:
@@ -68,16 +71,22 @@ class Calls:
             except asyncio.CancelledError:
                 if self._is_closing:
                     raise
-        value, error = future.result()
-        if error is not None:
-            raise error
-        return value
+        if raised:
+            raise raised.pop()
+        return future.result()
 
 
 def _in_thread(
-    function: Callable[..., Any], arguments: Mapping[str, Any]
-) -> tuple[Any, BaseException | None]:
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    raised: list[BaseException],
+) -> Any:
+    """Call a function; what it raises goes into a list.
+
+    A future can't carry StopIteration and GeneratorExit, and would be in the traceback
+    of any other error: they would hold each other.
+    """
     try:
-        return function(**arguments), None
+        return function(**arguments)
     except BaseException as error:  # noqa: BLE001, it is raised again in the slot
-        return None, error  # a future can't carry StopIteration and GeneratorExit
+        raised.append(error)

@@ -90,7 +90,10 @@ class Processes:
         else:
             self._idle.append(process)
         if answer.problem is not None:
-            raise answer.problem
+            try:
+                raise answer.problem
+            finally:
+                del answer  # this frame is in the traceback of what it holds
         return answer.result
 
     async def _begin(self, call: bytes) -> "_Process":

@@ -158,6 +158,9 @@ class Runner:
             job.task = None
             self.running.discard(job)
         self._end(job, monotonic() - started, end)
+        # This frame is in the error's traceback: they would hold each other, and the
+        # job's payload, until a full garbage collection.
+        del end
 
     def _end(self, job: Job, seconds: float, end: BaseException | str | None) -> None:
         """End an attempt: by what its handler raised, or with its result."""
@@ -237,6 +240,7 @@ class Runner:
         seconds = monotonic() - started
         for job, end in zip(jobs, ends, strict=True):
             self._end(job, seconds, end)
+        del ends, end  # as in _attempt
 
     def _look_by(self, deadline: float) -> None:
         """Look for late jobs no later than then: one timer for all that run.

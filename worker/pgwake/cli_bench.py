@@ -30,9 +30,7 @@ from pgwake.version import __version__
 
 JOBS, QUICK_JOBS = 10_000, 500
 REPEATS, QUICK_REPEATS = 5, 2
-WAL_BYTES_A_JOB = (
-    2_000  # put in, run and removed: measured 1,500, without pages after a checkpoint
-)
+WAL_BYTES_A_JOB = 2_000  # put in, run and removed: 1,500 without full pages
 EMBEDDED = "embedded"  # one is as another: each is new
 
 

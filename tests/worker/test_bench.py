@@ -90,7 +90,7 @@ async def test_ctrl_c_in_the_middle_leaves_nothing_either(
     [
         (2, "--jobs", ["--jobs", "0"]),
         (2, "no.json: no such file", ["--against", "no.json"]),
-        (2, "there is no such folder", ["--json", "nowhere/figures.json"]),
+        (2, "in a folder that exists", ["--json", "nowhere/figures.json"]),
         (1, "can't be reached", ["--database-url", "postgresql://u@127.0.0.1:1/d"]),
         (78, "`pgwake init`", []),
     ],

@@ -1,12 +1,11 @@
--- The contract of pgwake's consumers and producers, in steps. README.md says how to read
--- this, how to run it, and what each part proves. As the owner of the schema, in a
--- database where nothing else is under way.
+-- The contract of pgwake's producers and consumers, in steps. README.md says how to read
+-- it, how to run it, and what each part proves.
 
 -- step: this is a pgwake whose functions a client of schema 2 may use
 select (serves_from <= 2 and version >= 2)::text from pgwake.schema_version;
 -- expect: true
 
--- Parameters: a client has to send and get any text, and NULL.
+-- Parameters --------------------------------------------------------------------------
 
 -- step: a queue of its own keeps this run apart from others
 select 'contract-' || gen_random_uuid();
@@ -39,7 +38,7 @@ select '';
 select ({empty}::text = '')::text;
 -- expect: true
 
--- Claim
+-- Claim -------------------------------------------------------------------------------
 
 -- step: an empty queue gives no row
 select id::text from pgwake.claim_next_job({queue}, 'contract-a');
@@ -88,7 +87,7 @@ select ({row}::jsonb - array['id', 'lease_id', 'queue', 'payload', 'created_at',
 select id::text from pgwake.claim_next_job({queue}, 'contract-b');
 -- expect: (no row)
 
--- Keep and tell
+-- Keep and tell -----------------------------------------------------------------------
 
 -- step: a heartbeat extends the lease
 select (pgwake.extend_leases(array[{job}::bigint], array[{lease}::uuid], '1 hour'))[1];
@@ -110,7 +109,7 @@ select (lease_expires_at > now() + interval '50 minutes')::text from pgwake.jobs
 select pgwake.set_progress({job}::bigint, {lease}::uuid, {payload}::jsonb);
 -- expect: noted
 
--- Fence
+-- Fence -------------------------------------------------------------------------------
 
 -- step: who has no lease of the job can't complete it
 select pgwake.complete_job({job}::bigint, gen_random_uuid());
@@ -145,7 +144,7 @@ select array_to_string(pgwake.complete_jobs(
 select status || ' ' || attempt from pgwake.jobs_live where id = {job}::bigint;
 -- expect: running 1
 
--- Complete
+-- Complete ----------------------------------------------------------------------------
 
 -- step: who has the lease completes the job
 select pgwake.complete_job({job}::bigint, {lease}::uuid, {payload}::jsonb);
@@ -161,7 +160,7 @@ select concat_ws(' ', j ->> 'status', j ->> 'attempt', (j -> 'result') = {payloa
 select pgwake.fail_job({job}::bigint, {lease}::uuid, 'too late');
 -- error: PW002
 
--- Fail
+-- Fail --------------------------------------------------------------------------------
 
 -- step: a job for two attempts
 insert into pgwake.jobs (queue, kind, max_attempts) values ({queue}, 'greet', 2) returning id::text;
@@ -241,7 +240,7 @@ from (select pgwake.enqueue('greet', queue => {queue})) as e, pgwake.claim_next_
 select pgwake.fail_job({job}::bigint, {lease}::uuid, 'no such address', retryable => false);
 -- expect: failed
 
--- Give back
+-- Give back ---------------------------------------------------------------------------
 
 -- step: a job whose time has not come after all
 select concat_ws(E'\n', c.id, c.lease_id)
@@ -278,7 +277,7 @@ select pgwake.snooze_job({job}::bigint, {lease_of_b}::uuid, '1 hour');
 select concat_ws(' ', status, attempt, run_at > now() + interval '59 minutes') from pgwake.jobs_live where id = {job}::bigint;
 -- expect: pending 0 t
 
--- Sweep, and the zombie
+-- Sweep, and the zombie ---------------------------------------------------------------
 
 -- step: a queue for it
 select {queue} || '-sweep';
@@ -341,7 +340,7 @@ select pgwake.complete_job({job}::bigint, {lease_of_b}::uuid);
 select pgwake.complete_job({job}::bigint, {lease}::uuid);
 -- error: PW002
 
--- Cancel
+-- Cancel ------------------------------------------------------------------------------
 
 -- step: a pending job is cancelled at once
 select pgwake.cancel_job(pgwake.enqueue('greet', queue => {queue}));
@@ -369,7 +368,7 @@ select (pgwake.extend_leases(array[{job}::bigint], array[{lease}::uuid]))[1];
 select pgwake.fail_job({job}::bigint, {lease}::uuid, 'stopped');
 -- expect: cancelled
 
--- Transactions
+-- Transactions ------------------------------------------------------------------------
 
 -- step: a job for an exact end
 select concat_ws(E'\n', c.id, c.lease_id)
@@ -414,7 +413,7 @@ commit;
 select concat_ws(' ', pgwake.get_job({job}::bigint) ->> 'status', pgwake.get_job({follower}::bigint) ->> 'status');
 -- expect: completed pending
 
--- Unique keys
+-- Unique keys -------------------------------------------------------------------------
 
 -- step: a job with a key
 insert into pgwake.jobs (queue, kind, unique_key, run_at) values ({queue}, 'greet', {queue} || {text}, now() + interval '1 hour') returning id::text;
@@ -444,7 +443,7 @@ select pgwake.cancel_job({job}::bigint);
 select (pgwake.enqueue('greet', queue => {queue}, unique_key => {queue} || {text}, delay => '1 hour') > {job}::bigint)::text;
 -- expect: true
 
--- Bad input
+-- Bad input ---------------------------------------------------------------------------
 
 -- step: a plain insert of what can't be is refused by the table's checks
 insert into pgwake.jobs (queue, kind, priority) values ({queue}, 'greet', 1000);
@@ -478,7 +477,7 @@ select pgwake.snooze_job({job}::bigint, {lease}::uuid, '-1 second');
 select count(*)::text from pgwake.jobs_live where queue = {queue} and run_at <= now();
 -- expect: 0
 
--- Order and time
+-- Order and time ----------------------------------------------------------------------
 
 -- step: a job of priority 0, one of priority 5, one for later
 insert into pgwake.jobs (queue, kind, priority, run_at) values
@@ -495,7 +494,7 @@ select array_to_string(pgwake.complete_jobs(array_agg(id), array_agg(lease_id), 
 from pgwake.jobs_live where queue = {queue} and status = 'running';
 -- expect: completed completed
 
--- Pause
+-- Pause -------------------------------------------------------------------------------
 
 -- step: a paused queue
 select pgwake.pause_queue({queue})::text;
@@ -520,7 +519,7 @@ select pgwake.resume_queue({queue})::text;
 select kind from pgwake.claim_next_job({queue}, 'contract-a');
 -- expect: greet
 
--- Being woken
+-- Being woken -------------------------------------------------------------------------
 
 -- step: a queue for it
 select {queue} || '-bell';

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance.clients import DEAF, HERE, LANGUAGES, Clients
+from support import RoleUrl
 
 CONTRACT = HERE / "contract.sql"
 every_language = pytest.mark.parametrize("language", ["python", *LANGUAGES])
@@ -12,9 +13,9 @@ every_language = pytest.mark.parametrize("language", ["python", *LANGUAGES])
 
 @every_language
 async def test_each_step_of_the_contract_goes_as_it_says(
-    database: str, binaries: Path, language: str
+    role_url: RoleUrl, binaries: Path, language: str
 ) -> None:
-    clients = Clients(database, binaries)
+    clients = Clients(role_url("app_admin"), binaries)
     count = CONTRACT.read_text().count("\n-- step: ")
 
     done = await clients.run(language, "contract", str(CONTRACT))

@@ -25,24 +25,28 @@ ENDINGS = {"node": "js", "ruby": "rb", "php": "php", "perl": "pl", "r": "R"}
 Part: TypeAlias = Literal["consumer", "producer", "contract"]
 
 
-def command(language: str, part: Part) -> list[str]:
-    """How a part of a language's client is started, as tools.sh has made it."""
+def tools() -> Path:
+    """The folder of the languages, as tools.sh has made it."""
     try:
-        tools = Path(os.environ["PGWAKE_TEST_LANGUAGES"])
+        return Path(os.environ["PGWAKE_TEST_LANGUAGES"])
     except KeyError:
         raise pytest.UsageError("languages are missing: start with tests/run") from None
+
+
+def command(language: str, part: Part) -> list[str]:
+    """How a part of a language's client is started."""
     match language:
         case "python":
             return [sys.executable, str(HERE / "python" / f"{part}.py")]
         case "bash":
             return [str(HERE / "bash" / f"{part}.sh")]
         case "go":
-            return [str(tools / "built" / f"go-{part}")]
+            return [str(tools() / "built" / f"go-{part}")]
         case "java":
-            return [str(tools / "bin" / "java"), part.title()]
+            return [str(tools() / "bin" / "java"), part.title()]
         case _:
             script = HERE / language / f"{part}.{ENDINGS[language]}"
-            return [str(tools / "bin" / language), str(script)]
+            return [str(tools() / "bin" / language), str(script)]
 
 
 class Clients:

@@ -14,14 +14,14 @@ async def echo(number: int, seconds: float = 0) -> dict[str, Any]:
 
 
 @job("conformance.fail_once")
-async def fail_once(number: int, *, job: Job) -> dict[str, Any]:
+async def fail_once(number: int, seconds: float = 0, *, job: Job) -> dict[str, Any]:
     """Fail at the first attempt."""
     if job.attempt == 1:
         raise Retry(0, "not yet")
-    return {"number": number, "by": "python"}
+    return await echo(number, seconds)
 
 
 @job("conformance.fail")
-async def fail(number: int) -> None:
+async def fail(**payload: Any) -> None:  # noqa: ARG001, it takes whatever there is
     """Fail for good."""
-    raise Discard(f"never: {number}")
+    raise Discard("never")

@@ -33,7 +33,7 @@ my %handlers = (
     'conformance.fail' => sub { die { error => 'never', retryable => 0 } },
 );
 
-my ($db, $ready, $stopping, $cut);
+my ($db, $stopping, $cut);
 $SIG{TERM} = sub { $stopping = 1 };
 $SIG{ALRM} = 'IGNORE';
 
@@ -93,7 +93,7 @@ sub doze {
 sub work {
     $db = DBI->connect("dbi:Pg:$ENV{DATABASE_URL}", '', '', { RaiseError => 1, PrintError => 0 });
     $db->do($_) for 'listen pgwake', 'listen pgwake_baton';
-    say 'ready' if !$ready++;
+    say 'ready';
     my ($on_duty, $pause);
     while (!$stopping) {
         1 while $db->pg_notifies;    # forgotten before the claim, never after it

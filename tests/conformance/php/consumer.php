@@ -115,13 +115,13 @@ function doze(float $seconds, bool $on_duty): void
 
 function work(): void
 {
-    global $db, $ready, $stopping;
+    global $db, $stopping;
     $url = parse_url(getenv('DATABASE_URL'));
     $db = new PDO(
-        "pgsql:host={$url['host']};port=" . ($url['port'] ?? 5432) . ';dbname=' . substr($url['path'], 1),
+        "pgsql:host={$url['host']};port=" . ($url['port'] ?? 5432) . ';dbname=' . substr($url['path'], 1) . ';' . strtr($url['query'] ?? '', '&', ';'),
         urldecode($url['user']), urldecode($url['pass'] ?? ''), [PDO::PGSQL_ATTR_DISABLE_PREPARES => true]);
     $db->exec('listen pgwake; listen pgwake_baton');
-    $ready ??= print "ready\n";
+    echo "ready\n";
     $on_duty = false;
     $claim = $db->prepare('select id, lease_id, kind, payload, attempt from pgwake.claim_next_job(?, ?, make_interval(secs => ?))');
     while (!$stopping) {

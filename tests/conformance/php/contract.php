@@ -9,7 +9,7 @@ function connect(): PDO
 {
     $url = parse_url(getenv('DATABASE_URL'));
     return new PDO(
-        "pgsql:host={$url['host']};port=" . ($url['port'] ?? 5432) . ';dbname=' . substr($url['path'], 1),
+        "pgsql:host={$url['host']};port=" . ($url['port'] ?? 5432) . ';dbname=' . substr($url['path'], 1) . ';' . strtr($url['query'] ?? '', '&', ';'),
         urldecode($url['user']), urldecode($url['pass'] ?? ''), [PDO::PGSQL_ATTR_DISABLE_PREPARES => true]);
 }
 

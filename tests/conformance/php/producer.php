@@ -7,7 +7,7 @@ $count = (int) $argv[1];
 $prefix = $argv[2] ?? 'php-';
 $url = parse_url(getenv('DATABASE_URL'));
 $db = new PDO(
-    "pgsql:host={$url['host']};port=" . ($url['port'] ?? 5432) . ';dbname=' . substr($url['path'], 1),
+    "pgsql:host={$url['host']};port=" . ($url['port'] ?? 5432) . ';dbname=' . substr($url['path'], 1) . ';' . strtr($url['query'] ?? '', '&', ';'),
     urldecode($url['user']), urldecode($url['pass'] ?? ''));
 $statement = $db->prepare(<<<'SQL'
     insert into pgwake.jobs (queue, kind, payload, metadata, unique_key, priority)

@@ -10,7 +10,7 @@ library(jsonlite)
 queue <- Sys.getenv("QUEUE", "default")
 lease <- as.numeric(Sys.getenv("LEASE", "30"))
 poll <- 1
-ready <- stopping <- FALSE
+stopping <- FALSE
 
 # A handler's error fails the job, which is retried by policy; failure() says otherwise.
 failure <- function(message, retry_in = "", retryable = TRUE) {
@@ -79,9 +79,8 @@ nap <- function(seconds) {
 work <- function() {
   db <<- dbConnect(PostgreSQL(), dbname = Sys.getenv("DATABASE_URL"))
   on.exit(try(dbDisconnect(db), silent = TRUE))
+  cat("ready\n")
   while (!stopping) {
-    if (!ready) cat("ready\n")
-    ready <<- TRUE
     job <- ask("select id::text, lease_id::text, kind, payload::text, attempt
       from pgwake.claim_next_job($1, $2, make_interval(secs => $3))", queue, paste0("r-", Sys.getpid()), lease)
     if (nrow(job) == 1) {

@@ -82,7 +82,7 @@ end
 
 def work(db)
   db.exec("listen pgwake; listen pgwake_baton")
-  $ready ||= puts("ready") || true
+  puts "ready"
   on_duty = false
   pause = 0.005
   until $stop

@@ -137,7 +137,7 @@ def _requests(draw: st.DrawFn, operations: Sequence[Operation]) -> Request:
     if draw(st.integers(0, 9)) == 0:
         headers.append(draw(st.sampled_from(HEADERS)))
     body = b""
-    if operation.fields and draw(st.integers(0, 9)):
+    if operation.fields and draw(st.integers(0, 9)) > 0:
         body = draw(_bodies(operation.fields)).encode("utf-8", "surrogatepass")
     if draw(st.integers(0, 29)) == 0:
         body = draw(BYTES)

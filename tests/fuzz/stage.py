@@ -67,7 +67,7 @@ class Stage:
         self, owner_url: str, role_url: Callable[[str], str], folder: Path
     ) -> None:
         self.owner_url = owner_url
-        self.role_url = lambda role: role_url(f"app_{role}")
+        self._role_url = role_url
         self.port = free_port()
         self.folder = folder
         self._log = folder / "worker.log"
@@ -107,6 +107,10 @@ class Stage:
         self._worker.kill()
         self._worker.wait()
         self._owner.close()
+
+    def role_url(self, role: str) -> str:
+        """The database's URL for a producer, worker or admin."""
+        return self._role_url(f"app_{role}")
 
     def add_good(self, count: int = 1) -> None:
         """Add good jobs, which the worker is to complete."""
@@ -202,6 +206,9 @@ class Stage:
 
 def _is_error(line: str) -> bool:
     """Whether a line of the log is of an error that no job or schedule may cause."""
-    told = json.loads(line)
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return True  # nothing but JSON is asked for
     expected = ("job failed for good", "schedule can't be fired")
     return told["level"] in ("error", "critical") and told["event"] not in expected

@@ -1,5 +1,6 @@
 """The log: a line a job with its fields, and never a payload."""
 
+import asyncio
 import io
 import json
 from typing import Any
@@ -11,7 +12,7 @@ from pgwake import logs
 from pgwake.job import Job
 from pgwake.joblog import JobLog
 from sql.helpers import call, insert
-from support import Connection
+from support import Connection, free_port
 from worker.helpers import all_ended, ended, settings
 from worker.processes import StartProcess
 
@@ -49,6 +50,20 @@ async def test_each_line_is_one_json_object(
 
     # What is no JSON has been read as an event that is the whole line.
     assert all("level" in line for line in worker.lines)
+
+
+async def test_what_a_library_warns_of_is_a_line_like_any_other(
+    start_worker: StartProcess,
+) -> None:
+    port = free_port()
+    worker = await start_worker(http_host="127.0.0.1", http_port=port)
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"no HTTP\r\n\r\n")
+    line = await worker.logged("Invalid HTTP request received.")
+    writer.close()
+
+    assert line["level"] == "warning"
+    assert line["logger"] == "uvicorn.error"
 
 
 async def test_no_payload_ever_reaches_the_log(

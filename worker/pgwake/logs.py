@@ -43,6 +43,19 @@ def configure(settings: Settings, **fields: Any) -> None:
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    logging.lastResort = _Unheard(logging.WARNING)
+
+
+class _Unheard(logging.Handler):
+    """What libraries say, unless the application has set logging up: lines as ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger().log(
+            record.levelno,
+            record.getMessage(),
+            logger=record.name,
+            exc_info=record.exc_info,
+        )
 
 
 def _json() -> Any:

@@ -1,5 +1,6 @@
 """A run played by hand, whose account closes, and each way in which one may not."""
 
+import asyncio
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -226,3 +227,28 @@ async def test_a_crash_that_no_fault_has_brought_about_is_found(
         found = await account(connection, run, JOBS, 0, told)
 
         assert any("no fault to blame" in told for told in found.problems), told
+
+
+async def test_a_job_that_faults_have_crashed_five_times_has_a_line_of_its_own(
+    connection: Connection, database: str, run: Run
+) -> None:
+    await prepare(connection, run)
+    await connection.execute(
+        "insert into pgwake.queues (name, backoff_cap) values ($1, '100 ms')", run.queue
+    )
+    await Load(database, run, rate=1e6, jobs=1).run()
+    play = Play(connection, run)
+    began_at: datetime = await connection.fetchval("select clock_timestamp()")
+    for _ in range(5):
+        while not await play.claim(DEAD, 1):
+            await asyncio.sleep(0.01)
+        await connection.execute("select pgwake.release_worker_jobs($1)", DEAD)
+    kill = Strike("kill", began_at, began_at + timedelta(seconds=9), (DEAD,))
+
+    found = await account(connection, run, 1, 0, [kill])
+
+    assert found.closes, found.problems
+    assert (found.crashed_out, found.executions) == (1, 5)
+    assert found.repeats == {"the worker died": 4}
+    assert found.blamed == {"kill": 5}
+    assert not (await account(connection, run, 1, 0, [])).closes

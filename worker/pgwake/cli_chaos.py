@@ -101,7 +101,7 @@ def chaos(
     """Run jobs under faults and account for each: lost, done twice, how soon as before.
 
     On a database of its own where none is given; in yours in a queue of its own. Exit
-    code 1: the account does not close.
+    code 1: the account does not close, or a rate was not back within a minute.
     """
     if list_faults:
         rows = [

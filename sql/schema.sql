@@ -51,8 +51,9 @@
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
 --          4 analyze, 5 recount, 6 keys, 7 children; 1885828973 ('pgwm'): 0 is held by who watches status events; 1885828974
 --          ('pgwn') with hashtext(queue/key): who lets jobs of a concurrency key in, at most one a job and 100 a claim;
---          1885828975 ('pgwo') with hashtext(queue): who claims from a queue with limits. A queue's bell and post are
---          session-level, with keys of 64 bits: bell_key(queue), and the next.
+--          1885828975 ('pgwo') with hashtext(queue): who claims from a queue with limits. Session-level are 1885828976
+--          ('pgwp') with hashtext(queue): a tool (pgwake bench) whose own queue it is; and a queue's bell and post, with
+--          keys of 64 bits: bell_key(queue), and the next.
 --
 -- Errors   PW001 no such job         PW002 lease lost          PW003 invalid argument
 --          PW004 schema mismatch     PW005 duplicate unique key     PW006 the database is a copy, not adopted

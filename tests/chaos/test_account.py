@@ -149,7 +149,7 @@ async def test_it_closes_and_says_why_each_job_ran_again(
     assert found.closes, found.problems
     assert found.completed + found.failed_on_purpose == JOBS
     assert found.failed_on_purpose == 4
-    assert found.effects == 12 - 2, "two of them are to fail"
+    assert found.effects == 5 - 2, "two of them are to fail"
     assert found.repeats == {
         "failed on purpose": 3 + 2 * 3,
         "the worker died": 4,

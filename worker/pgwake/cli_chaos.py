@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from pgwake.chaos.consent import problem, warning
+from pgwake import logs
 from pgwake.chaos.faults import FAULTS
 from pgwake.chaos.identity import Run
 from pgwake.chaos.play import Play
@@ -27,9 +27,7 @@ from pgwake.terminal import (
     Json,
     Url,
     Yes,
-    ask,
     confirm,
-    note,
     print_json,
     show,
     wrong_usage,
@@ -37,6 +35,7 @@ from pgwake.terminal import (
 
 SESSIONS = 15  # of a worker process at most: its own, and its handlers'
 OTHER_SESSIONS = 20
+CALM = 6.0
 
 
 def chaos(
@@ -65,7 +64,12 @@ def chaos(
     ] = 200.0,
     hold: Annotated[
         float,
-        typer.Option(min=1, max=3600, metavar="SECONDS", help="How long each lasts."),
+        typer.Option(
+            min=1,
+            max=3600,
+            metavar="SECONDS",
+            help=f"How long each lasts, and the calm before; that {CALM:g} at most.",
+        ),
     ] = 8.0,
     processes: Annotated[
         int,
@@ -97,7 +101,7 @@ def chaos(
     """Run jobs under faults and account for each: lost, done twice, how soon as before.
 
     On a database of its own where none is given; in yours in a queue of its own. Exit
-    code 1: the account does not close.
+    code 1: the account does not close, or a rate was not back within a minute.
     """
     if list_faults:
         rows = [
@@ -109,21 +113,13 @@ def chaos(
     named = _named(faults)
     settings = Settings.load(database_url=database_url)
     sessions = TEAMS * processes * SESSIONS + OTHER_SESSIONS
+    server = None
     if settings.database_url is None:
-        url = None
         server = EmbeddedServer(
             keep and keep.absolute() / "server",
             # For those, too, that nobody has told that their client is gone.
             settings={"max_connections": str(2 * sessions)},
         )
-    else:
-        url, server = settings.dsn, None
-        found = ask(
-            url,
-            lambda c: problem(c, settings.environment, in_production=in_production),
-        )
-        if found is not None:
-            raise ConfigurationError(found)
     left_out = {
         fault: why
         for fault in named or FAULTS
@@ -138,33 +134,35 @@ def chaos(
         hold_seconds=hold,
         jobs=jobs,
         seed=random.randrange(10**6) if seed is None else seed,  # noqa: S311
+        calm_seconds=min(hold, CALM),
         is_mixed=mix,
     )
-    folder = _folder(keep)
+    name = secrets.token_hex(4)
     play = Play(
-        run=Run(secrets.token_hex(4), folder),
-        url=url,
+        run=Run(name, _folder(keep, name)),
+        settings=settings,
         server=server,
         restart_command=restart_command,
         plan=plan,
         processes=processes,
+        in_production=in_production,
         keeps=keep is not None,
     )
-    if url is not None:
-        for line in warning(play.run, plan, sessions):
-            note(line)
-        if not yes and not sys.stdin.isatty():
-            wrong_usage("Add --yes to do it.")
-        confirm("All of this may be done.", yes=yes)
     report = Report(Console(stderr=json_output, highlight=False))
     if server is None:
         place = f"as set: {without_password(settings.dsn)}"
+        report.warning(play.run, plan, sessions)
+        if not yes and not sys.stdin.isatty():
+            wrong_usage("Add --yes to have that done.")
+        confirm("", yes=yes)
     else:
         place = f"PostgreSQL {server.version} of its own in {server.directory}"
     report.opening(play.run, place, plan, processes, left_out)
-    code = asyncio.run(until_signal(play.perform(report)))
-    if code > 128:
-        report.display.title("Stopped.")
+    # The producers' sessions are lost as they should be; the workers' have logs.
+    logs.configure(settings.model_copy(update={"log_level": "error"}))
+    code = asyncio.run(
+        until_signal(play.perform(report), lambda: report.display.title("Stopped."))
+    )
     if json_output and play.outcome is not None:
         print_json(as_json(play.outcome, plan, play.run, left_out))
     sys.exit(code)
@@ -184,10 +182,10 @@ def _named(text: str | None) -> Sequence[str]:
     return names
 
 
-def _folder(keep: Path | None) -> Path:
-    """Return the folder of a run: a new one, or the one that is named."""
+def _folder(keep: Path | None, name: str) -> Path:
+    """Return the folder of a run, which need not be there: a new one, or the named."""
     if keep is None:
-        return Path(tempfile.mkdtemp(prefix="pgwake-chaos-"))
+        return Path(tempfile.gettempdir(), f"pgwake-chaos-{name}")
     folder = keep.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)

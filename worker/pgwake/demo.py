@@ -13,7 +13,8 @@ from pgwake.demo_display import Display
 from pgwake.demo_run import DemoRun, stdlib_digests
 from pgwake.demo_stage import (
     COMMAND,
-    DemoWorker,
+    FLAGS,
+    WorkerChild,
     psql_words,
     started,
     until_signal,
@@ -62,10 +63,11 @@ def run(settings: Settings, *, keep: bool, console: Console) -> int:
         OSError: The database can't be reached.
     """
     display = Display(console)
-    code = asyncio.run(until_signal(_run(settings, display, keep=keep)))
-    if code > 128:
-        display.title("Stopped.")
-    return code
+    return asyncio.run(
+        until_signal(
+            _run(settings, display, keep=keep), lambda: display.title("Stopped.")
+        )
+    )
 
 
 async def _run(settings: Settings, display: Display, *, keep: bool) -> int:
@@ -90,7 +92,9 @@ async def _run(settings: Settings, display: Display, *, keep: bool) -> int:
         jobs = DemoRun(connection, await asyncio.to_thread(stdlib_digests))
         if server is None:
             stack.push_async_callback(_leave, jobs, display)
-        worker = stack.enter_context(DemoWorker(settings))
+        worker = stack.enter_context(
+            WorkerChild(settings, ("-m", "pgwake", *COMMAND, *FLAGS))
+        )
         display.fact("worker", f"pgwake {' '.join(COMMAND)}")
 
         all_hold = await _play(jobs, worker, display)
@@ -101,7 +105,7 @@ async def _run(settings: Settings, display: Display, *, keep: bool) -> int:
     return 0 if all_hold else 1
 
 
-async def _play(jobs: DemoRun, worker: DemoWorker, display: Display) -> bool:
+async def _play(jobs: DemoRun, worker: WorkerChild, display: Display) -> bool:
     """Insert the jobs, show what becomes of them; whether all came as promised."""
     for _ in range(1 + PING_COUNT):
         is_completed = partial(jobs.is_completed, await jobs.ping())
@@ -141,7 +145,7 @@ def _say_how_to_look(psql: str, display: Display, *, is_given: bool) -> None:
     display.code(*LOOK_AROUND.splitlines())
 
 
-async def _keep(worker: DemoWorker, psql: str, display: Display) -> None:
+async def _keep(worker: WorkerChild, psql: str, display: Display) -> None:
     """Show how to look around and what the worker logs, until a signal."""
     display.title("Look around:")
     display.code(psql, "", *LOOK_AROUND.splitlines())

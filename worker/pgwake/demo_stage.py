@@ -7,7 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,11 +53,17 @@ async def started(server: EmbeddedServer) -> AsyncIterator[None]:
         server.stop()
 
 
-async def until_signal(work: Coroutine[Any, Any, int]) -> int:
-    """Do it; the first SIGINT or SIGTERM ends it, in order, and more don't hurry that.
+async def until_signal(
+    work: Coroutine[Any, Any, int], stopped: Callable[[], object]
+) -> int:
+    """Do some work; the first signal ends it, in order, and more don't hurry that.
+
+    Args:
+        work: What returns an exit code.
+        stopped: Called when a signal has ended it.
 
     Returns:
-        What it returns; 128 and the signal's number if it was stopped before.
+        Its exit code, or 128 and the signal's number.
     """
     task = asyncio.ensure_future(work)
     signals: list[signal.Signals] = []
@@ -65,36 +78,51 @@ async def until_signal(work: Coroutine[Any, Any, int]) -> int:
     try:
         return await task
     except asyncio.CancelledError:
+        stopped()
         return 128 + signals[0]
 
 
-class DemoWorker:
-    """A child process `pgwake run`, with its log in a file; a context manager.
+class WorkerChild:
+    """A child process, with its log in a file; a context manager.
 
     Stopping it blocks, so that no signal can cut it short.
 
     Args:
         settings: Whose database it works on.
+        command: What python is to run, such as -m pgwake run.
+        environment: Variables beside this process's own.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        command: Sequence[str],
+        environment: Mapping[str, str] = {},
+    ) -> None:
+        self._command = command
         self._environment = {
             **os.environ,
             "PGWAKE_DATABASE_URL": settings.dsn,
             "PGWAKE_LISTEN_URL": settings.listen_dsn,
+            **environment,
         }
-        self._directory = TemporaryDirectory(prefix="pgwake-demo-")
+        self._directory = TemporaryDirectory(prefix="pgwake-worker-")
         self.log_path = Path(self._directory.name, "worker.log")
+
+    @property
+    def pid(self) -> int:
+        """Its process id; of the supervisor, where there is one."""
+        return self._process.pid
 
     def __enter__(self) -> Self:
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pgwake", *COMMAND, *FLAGS],
+                [sys.executable, *self._command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=self._environment,
-                start_new_session=True,  # Ctrl-C is the demo's to forward
+                start_new_session=True,  # Ctrl-C is for who started it to forward
             )
         return self
 

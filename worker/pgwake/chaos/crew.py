@@ -76,7 +76,10 @@ class Team:
         return self._process.poll() is None
 
     def workers(self) -> dict[str, int]:
-        """Return its worker processes by name: their process ids."""
+        """Return its worker processes by name: their process ids.
+
+        Without the quarantine: it comes and goes, and its id may be somebody else's.
+        """
         self._read()
         return {name: pid for name, pid in self._pids.items() if _is_there(pid)}
 
@@ -85,7 +88,9 @@ class Team:
         return len(self._working & self.workers().keys())
 
     def start_again(self) -> None:
-        """Start another in place of one that has ended; its workers drain."""
+        """Start another in place of one that has ended."""
+        self._read()
+        self._pids.clear()  # nobody would say when they end
         self._process = self._start()
 
     def send(self, number: signal.Signals) -> None:
@@ -93,18 +98,17 @@ class Team:
         self._process.send_signal(number)
 
     def stop(self) -> int | None:
-        """Stop it as a deploy would; its exit code, None if it had to be killed."""
-        self._process.terminate()
+        """Wait for its end; its exit code, None if it had to be killed."""
         try:
             return self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            return None
-        finally:
             self._process.kill()
             self._process.wait()
             for pid in self.workers().values():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            return None
+        finally:
             self._log.close()
 
     def log_tail(self) -> list[str]:
@@ -119,12 +123,12 @@ class Team:
                 entry = json.loads(line)
             except ValueError:
                 continue  # a traceback's
-            match entry.get("event"):
-                case "process started":
+            match entry:
+                case {"event": "process started", "suspects": False}:
                     self._pids[entry["name"]] = entry["pid"]
-                case "process died":
+                case {"event": "process died"}:
                     self._pids.pop(entry["name"], None)
-                case "worker started":
+                case {"event": "worker started"}:
                     self._working.add(entry["worker"])
 
 
@@ -212,18 +216,12 @@ class Crew:
             name: pid for team in self.teams for name, pid in team.workers().items()
         }
 
-    def mend(self) -> None:
-        """Start again what nobody else would: the supervisors that have ended."""
-        for team in self.teams:
-            if not team.is_up:
-                team.start_again()
-
     def stop(self) -> None:
         """Stop all; note in problems who has not stopped as it should."""
         teams, self.teams = self.teams, []
         for team in teams:
-            team.send(signal.SIGCONT)
-            team.send(signal.SIGTERM)
+            team.send(signal.SIGCONT)  # whatever has been cut short
+            team.send(signal.SIGTERM)  # once: a second one means at once
         for team in teams:
             code = team.stop()
             if code != 0:

@@ -17,7 +17,8 @@ from pgwake.chaos.strike import Strike
 from pgwake.embedded import EmbeddedServer, StopMode
 from pgwake.names import application_name, handlers_application_name
 
-Target = Literal["workers", "sessions", "server", "network", "disk"]
+# What is done to the server at once with a restart would fail, or fail the restart.
+Target = Literal["workers", "server", "network"]
 
 REPEAT_SECONDS = 1.0
 ZOMBIE_SECONDS = LEASE_SECONDS + 4.0  # its jobs run elsewhere by then
@@ -25,7 +26,7 @@ SLOW_SECONDS = 0.05
 SLOW_BYTES_PER_SECOND = 65_536
 
 OWN_PROCESSES = "nothing: only workers that it has started itself are hit"
-OWN_RELAY = "nothing: only its own workers go through the relay that it starts"
+OWN_RELAY = "nothing: only what it has started itself goes through its relay"
 EVERYBODY = "all sessions of the server are ended, everybody's"
 
 # In two steps: within one condition the planner may end all before it compares names.
@@ -122,7 +123,8 @@ async def kill(stage: Stage, seconds: float, dice: random.Random) -> Harm:
         victims.append(name)
     for _ in range(max(int(seconds / REPEAT_SECONDS), 1)):
         await asyncio.sleep(REPEAT_SECONDS)
-        stage.crew.mend()
+        if not team.is_up:
+            team.start_again()
         if workers := stage.crew.workers():
             name = dice.choice(sorted(workers))
             _send(workers[name], signal.SIGKILL)
@@ -156,7 +158,7 @@ async def stop(stage: Stage, seconds: float, dice: random.Random) -> Harm:
 @_fault(
     "terminate",
     "pg_terminate_backend of all sessions of the workers, each second",
-    "sessions",
+    "server",
     "nothing: only its own workers' sessions are ended",
 )
 async def terminate(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
@@ -278,7 +280,7 @@ async def _until_healed(stage: Stage, seconds: float) -> Harm:
 @_fault(
     "snapshot",
     "a transaction holds an old snapshot, so that dead rows can't be removed",
-    "sessions",
+    "server",
     "vacuum removes no row of this database that dies meanwhile",
 )
 async def snapshot(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
@@ -300,7 +302,7 @@ def _no_disk(server: EmbeddedServer | None, command: str | None) -> str | None: 
 @_fault(
     "disk-full",
     "the disk with the jobs' tables is full",
-    "disk",
+    "server",
     "nothing: it is made on a server of pgwake's own only",
     _no_disk,
 )

@@ -34,7 +34,7 @@ select $1, $4, jsonb_strip_nulls(jsonb_build_object(
     (random() * case when s.serial % 50 = 0 then 0.6 else 0.01 end)::numeric, 4),
   'fails', case s.serial % 50 when 1 then 1 when 2 then 2 end,
   'is_doomed', case when s.serial % 100 in (3, 4) then true end,
-  'has_effect', case when s.serial % 10 = 4 then true end))
+  'has_effect', case when s.serial % 25 = 4 then true end))
 from batch cross join generate_series($2, $3) as s(serial)
 """
 

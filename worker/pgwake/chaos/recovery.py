@@ -47,7 +47,8 @@ class Recovery:
 
     Attributes:
         fault: Its name.
-        before: Jobs completed a second, in the five seconds before it.
+        before: Jobs completed a second, in the five seconds before it; no more than the
+            load has, or what an earlier fault had held up would be asked for again.
         during: The same while it lasted.
         seconds: From when the server accepted connections again (else from the fault's
             end) until jobs were completed at nine tenths of the rate before, for two
@@ -60,14 +61,23 @@ class Recovery:
     seconds: float | None
 
 
-async def recovery(connection: Connection, run: Run, strike: Strike) -> Recovery:
-    """Measure it by the jobs' own times; ask again while its seconds are None."""
+async def recovery(
+    connection: Connection, run: Run, strike: Strike, rate: float
+) -> Recovery:
+    """Measure it by the jobs' own times; ask again while its seconds are None.
 
-    async def rate(since: datetime, until: datetime) -> float:
+    Args:
+        connection: A session.
+        run: The run.
+        strike: What was done to it.
+        rate: The load's, in jobs a second.
+    """
+
+    async def completed(since: datetime, until: datetime) -> float:
         done: float = await connection.fetchval(_DONE, run.queue, since, until)
         return done / max((until - since).total_seconds(), 0.001)
 
-    before = await rate(strike.began_at - BEFORE, strike.began_at)
+    before = min(await completed(strike.began_at - BEFORE, strike.began_at), rate)
     seconds = await connection.fetchval(
         _BACK,
         run.queue,
@@ -78,6 +88,6 @@ async def recovery(connection: Connection, run: Run, strike: Strike) -> Recovery
     return Recovery(
         strike.fault,
         before,
-        await rate(strike.began_at, strike.healed_at),
+        await completed(strike.began_at, strike.healed_at),
         None if seconds is None else float(seconds),
     )

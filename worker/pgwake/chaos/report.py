@@ -8,13 +8,14 @@ from rich.console import Console
 from rich.status import Status
 
 from pgwake.chaos.crew import LEASE_SECONDS
+from pgwake.chaos.faults import FAULTS
 from pgwake.chaos.identity import Run
 from pgwake.chaos.recovery import Recovery
 from pgwake.chaos.run import Outcome, Plan
 from pgwake.chaos.stage import TEAMS
 from pgwake.chaos.strike import Strike
-from pgwake.chaos.traces import traces_of
 from pgwake.demo_display import Display
+from pgwake.embedded import EmbeddedServer
 
 NAME_WIDTH = 26
 
@@ -29,7 +30,7 @@ class Report:
     def __init__(self, console: Console) -> None:
         self.display = Display(console)
         self._status = Status("", console=console)  # seen on a terminal only
-        self._has_head = False
+        self._last: Strike | None = None
 
     def opening(
         self,
@@ -61,8 +62,7 @@ class Report:
 
     def done(self, strike: Strike, recovery: Recovery) -> None:
         """Write the line of a fault."""
-        if not self._has_head:
-            self._has_head = True
+        if self._last is None:
             self.display.title(
                 f"{'fault':<18} {'lasted':>8} {'jobs/s':>8} {'before':>8}  at 90% again"
             )
@@ -72,9 +72,12 @@ class Report:
             back += ", from when the server took connections"
         if strike.victims:
             back += f"; {len(strike.victims)} workers hit"
+        is_joined = self._last is not None and strike.began_at < self._last.ended_at
+        name = f"+ {strike.fault}" if is_joined else strike.fault
+        self._last = strike
         lasted = (strike.ended_at - strike.began_at).total_seconds()
         self.display.line(
-            f"{strike.fault:<18} {lasted:>6.1f} s {recovery.during:>8,.0f} "
+            f"{name:<18} {lasted:>6.1f} s {recovery.during:>8,.0f} "
             f"{recovery.before:>8,.0f}  {back}"
         )
 
@@ -85,43 +88,76 @@ class Report:
     def account(self, outcome: Outcome) -> None:
         """Write the account, and whether it closes."""
         drawn_up = outcome.account
-        failed = {"on purpose": drawn_up.failed_on_purpose}
-        failed["crashed too often, each time by a fault"] = drawn_up.crashed_out
         self.display.title("The account, from the database's own rows")
         settled = f"{drawn_up.settled:,} INSERTs' answer was lost, and they were in"
         self._row("enqueued", drawn_up.enqueued, settled)
         self._row("completed", drawn_up.completed)
-        for why, count in failed.items():
-            self._row("failed", count, why)
+        self._row("failed", drawn_up.failed_on_purpose, "on purpose")
+        if drawn_up.crashed_out:
+            self._row("", drawn_up.crashed_out, "crashed too often, by faults alone")
         self._row("executions", drawn_up.executions)
         self._row("executed more than once", drawn_up.ran_again, "jobs; because of")
         for why, count in sorted(drawn_up.repeats.items()):
             self._row("", count, why)
         if drawn_up.blamed:
             told = ", ".join(f"{n} {name}" for name, n in drawn_up.blamed.items())
-            self._row("crashes by fault", sum(drawn_up.blamed.values()), told)
+            self._row("blamed on faults", sum(drawn_up.blamed.values()), told)
         self._row("effects in transactions", drawn_up.effects)
         self._row("lost", drawn_up.lost)
         self._row("doubled effects", drawn_up.doubled_effects)
         back = [r.seconds for r in outcome.recoveries if r.seconds is not None]
         if back:
             self._row("as before again", f"{max(back):.1f}", "s at the latest")
-        if not outcome.problems:
-            self.display.title("The account closes.")
-            return
-        self.display.title("THE ACCOUNT DOES NOT CLOSE. Look at:")
+        if drawn_up.closes:
+            but = " But:" if outcome.problems else ""
+            self.display.title(f"The account closes.{but}")
+        else:
+            self.display.title("THE ACCOUNT DOES NOT CLOSE. Look at:")
         for problem in outcome.problems:
-            self.display.line(problem)
+            self.display.line((problem, "red"))
 
-    def kept(self, run: Run, url: str | None) -> None:
-        """Write what is left, and how it goes."""
-        self.display.title("Kept:")
-        self.display.fact("logs", str(run.folder))
-        if url is None:
+    def kept(self, run: Run, plan: Plan, server: EmbeddedServer | None) -> None:
+        """Write what is left, how to look at it, and how it goes."""
+        self.display.title(f"Kept: the workers' logs, in {run.folder}")
+        if server is not None:
+            self._server(server, run, plan)
             return
-        self.display.fact("jobs", f"queue {run.queue}, tables in schema {run.schema}")
-        self.display.fact("remove by", "")
-        self.display.code(*(f"{statement};" for statement in traces_of(run)))
+        self.display.line(
+            f"and the jobs of {run.queue}. To remove them when you have looked:"
+        )
+        self.display.code(
+            *(
+                f"pgwake {words} --queue {run.queue} --yes"
+                for words in ("cancel", "purge --status failed", "purge")
+            ),
+            f'psql "$PGWAKE_DATABASE_URL" -c "drop schema {run.schema} cascade"',
+        )
+
+    def _server(self, server: EmbeddedServer, run: Run, plan: Plan) -> None:
+        if run.folder not in server.directory.parents:
+            self.display.line(
+                "The database is gone; the same again, and kept:"
+                f" --keep FOLDER --seed {plan.seed}"
+            )
+            return
+        self.display.line("and the database; its server starts again by:")
+        self.display.code(
+            'python -c "from pathlib import Path; '
+            "from pgwake.embedded import EmbeddedServer; "
+            f"server = EmbeddedServer(Path({str(server.directory)!r}), keep=True); "
+            'server.start(); print(server.url)"'
+        )
+
+    def warning(self, run: Run, plan: Plan, sessions: int) -> None:
+        """Write what will be done in somebody's database, and to others there."""
+        self.display.title("In the database")
+        self.display.line(
+            f"{plan.rate:g} jobs/s go into the queue {run.queue}, by up to {sessions} "
+            f"sessions; tables are made in the schema {run.schema}."
+        )
+        self.display.line("All of it is removed at the end. To others there:")
+        for name in plan.faults:
+            self.display.line(f"{name:<18} {FAULTS[name].for_others}")
 
     def _row(self, name: str, figure: int | str, told: str = "") -> None:
         shown = figure if isinstance(figure, str) else f"{figure:,}"
@@ -136,7 +172,7 @@ def as_json(
         "run": run.name,
         "seed": plan.seed,
         "rate": plan.rate,
-        "closes": not outcome.problems,
+        "closes": outcome.account.closes,
         "problems": list(outcome.problems),
         "account": {
             name: value

@@ -17,7 +17,6 @@ from pgwake.chaos.strike import Strike
 from pgwake.connection import connect
 from pgwake.session import Session
 
-CALM_SECONDS = 6.0  # before a fault: its throughput is compared with the last five
 RECOVERY_SECONDS = 60.0
 END_SECONDS = 120.0  # in which no job ends any more
 LOOK_SECONDS = 0.5
@@ -37,6 +36,8 @@ class Plan:
         hold_seconds: How long each lasts.
         jobs: The faults are made again until so many are enqueued; 0: once each.
         seed: Of who is hit, and of the mix.
+        calm_seconds: How long nothing is done before each; the throughput afterwards is
+            compared with that of the last five.
         is_mixed: Up to two at once, in any order, for half to one and a half times as
             long; else each alone, in turn.
     """
@@ -46,6 +47,7 @@ class Plan:
     hold_seconds: float
     jobs: int = 0
     seed: int = 1
+    calm_seconds: float = 6.0
     is_mixed: bool = False
 
     def rounds(self, dice: random.Random) -> Iterator[tuple[str, ...]]:
@@ -72,7 +74,8 @@ class Outcome:
         account: Of its jobs.
         strikes: What was done to it, in order.
         recoveries: How it went on after each of them.
-        problems: Why it is not as it should be.
+        problems: What is not as it should be: why the account does not close; who has
+            not stopped in order; after what it was not as fast as before.
     """
 
     account: Account
@@ -114,12 +117,12 @@ async def run(stage: Stage, plan: Plan, audience: Audience) -> Outcome:
             while not strikes or load.enqueued < plan.jobs:
                 for names in plan.rounds(dice):
                     audience.doing(f"calm; next: {', '.join(names)}")
-                    await asyncio.sleep(CALM_SECONDS)
+                    await asyncio.sleep(plan.calm_seconds)
                     audience.doing(", ".join(names))
                     made = await _strike(stage, plan, names, dice)
                     audience.doing(f"until it is as before {', '.join(names)}")
                     for strike in made:
-                        after = await _recovery(session, stage, strike)
+                        after = await _recovery(session, stage, strike, plan.rate)
                         strikes.append(strike)
                         recoveries.append(after)
                         audience.done(strike, after)
@@ -162,10 +165,12 @@ async def _strike(
     return [task.result() for task in making]
 
 
-async def _recovery(session: Session, stage: Stage, strike: Strike) -> Recovery:
+async def _recovery(
+    session: Session, stage: Stage, strike: Strike, rate: float
+) -> Recovery:
     deadline = monotonic() + RECOVERY_SECONDS
     while True:
-        found = await session.call(lambda c: recovery(c, stage.run, strike))
+        found = await session.call(lambda c: recovery(c, stage.run, strike, rate))
         if found.seconds is not None or monotonic() > deadline:
             return found
         await asyncio.sleep(LOOK_SECONDS)

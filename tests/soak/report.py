@@ -145,7 +145,8 @@ def as_table(found: Iterable[Finding]) -> Table:
 
 
 def _verdict(one: Finding, line: Line) -> str:
-    said = {True: "GROWS", False: "flat", None: "too short"}[one.grows]
+    fine = "below its ceiling" if line.has_ceiling else "flat"
+    said = {True: "GROWS", False: fine, None: "too short"}[one.grows]
     return said if line.of == "run" else f"{said} ({one.judged} of {one.of})"
 
 

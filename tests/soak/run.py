@@ -80,7 +80,11 @@ class Outcome:
 
 
 async def run(
-    url: str, plan: Plan, folder: Path, server: EmbeddedServer | None = None
+    url: str,
+    plan: Plan,
+    folder: Path,
+    server: EmbeddedServer | None = None,
+    restart_command: str | None = None,
 ) -> Outcome:
     """Do it, on a database with the schema.
 
@@ -92,6 +96,7 @@ async def run(
         plan: What to do.
         folder: For the logs, the journal and what the workers note.
         server: The database's server, where pgwake has started it.
+        restart_command: What restarts it where it is somebody else's.
 
     Raises:
         PgwakeError: The workers did not start, or a fault could not be made.
@@ -111,6 +116,7 @@ async def run(
                 url,
                 this,
                 server=server,
+                restart_command=restart_command,
                 processes=plan.processes,
                 options=options,
                 has_disk="disk-full" in plan.faults,

@@ -9,13 +9,14 @@ scratch=$(mktemp -d)
 trap 'stopping=yes' TERM
 stopping=''
 
-# query SQL [NAME=VALUE]...: its first row; :'name' in the SQL is the value, quoted.
+# query SQL [NAME=VALUE]...: its first row; :'name' in the SQL is the value, quoted. Who has
+# no answer within 30 s goes on without.
 query() {
   local variables=() variable
   for variable in "worker=bash-$$" "queue=$queue" "lease=$lease seconds" "${@:2}"; do
     variables+=("--set=$variable")
   done
-  PGCONNECT_TIMEOUT=10 psql --no-psqlrc --quiet --tuples-only --no-align \
+  timeout 30 psql --no-psqlrc --quiet --tuples-only --no-align \
     --field-separator=$'\x1f' --set=ON_ERROR_STOP=1 --set=VERBOSITY=sqlstate \
     "${variables[@]}" "$DATABASE_URL" <<<"$1"
 }

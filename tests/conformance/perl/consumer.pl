@@ -70,7 +70,7 @@ sub run {
         if (!$cut && defined $result) { ask('pgwake.complete_job($1, $2, $3)', @key, $result); return 'completed' }
         if (($cut // '') eq 'stop') { ask("pgwake.release_jobs(array[\$1::bigint], array[\$2::uuid], 'shutdown')", @key); return 'released' }
         if (($cut // 'cancel_requested') ne 'cancel_requested') { return 'lost' }
-        my %failure = ref $error ? %$error : (error => $error =~ s/\n\z//r);
+        my %failure = ref $error eq 'HASH' ? %$error : (error => $error =~ s/\n\z//r);
         ask('pgwake.fail_job($1, $2, $3, retry_in => $4, retryable => $5)', @key, @failure{qw(error retry_in)}, $failure{retryable} // 1);
     } // ($db->state eq 'PW002' ? 'lost' : die);
 }

@@ -11,7 +11,7 @@ POLL = 5 # seconds until the next look at most, should a notification be lost
 
 Again = Class.new(StandardError) # the job fails, and is due again at once
 Never = Class.new(StandardError) # the job fails for good
-Stop = Class.new(Exception) # SIGTERM; passes by whoever rescues StandardError
+Stop = Class.new(StandardError) # SIGTERM
 
 ECHO = lambda do |job|
   sleep(job["payload"]["seconds"] || 0)
@@ -41,7 +41,7 @@ def handle(job)
   handler = HANDLERS.fetch(job["kind"]) { raise "unknown kind #{job["kind"]}" }
   result = handler.call(job.merge("payload" => JSON.parse(job["payload"])))
   ["pgwake.complete_job($1, $2, $3)", result.to_json]
-rescue StandardError => e
+rescue Exception => e # whatever it is, it fails the job
   ["pgwake.fail_job($1, $2, $3, retry_in => $4, retryable => $5)",
    e.message, ("0 seconds" if e.is_a?(Again)), !e.is_a?(Never)]
 end
@@ -114,7 +114,7 @@ trap("TERM") do
 end
 until $stop
   begin
-    work(PG.connect(ENV.fetch("DATABASE_URL")))
+    PG.connect(ENV.fetch("DATABASE_URL")) { |db| work(db) }
   rescue PG::Error => e
     warn e.message
     sleep(1) unless $stop

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -96,8 +97,11 @@ def binaries(pytestconfig: pytest.Config) -> Path:
 def server(binaries: Path) -> Iterator[EmbeddedServer]:
     """The server that all tests share."""
     directory = directory_in_memory()
-    with EmbeddedServer(directory, binaries=binaries, settings=SETTINGS) as server:
-        yield server
+    server = EmbeddedServer(directory, binaries=binaries, settings=SETTINGS)
+    with _untimed():
+        server.start()
+    yield server
+    server.stop()
     if directory is not None:
         shutil.rmtree(directory)
 
@@ -112,8 +116,20 @@ def admin(server: EmbeddedServer) -> Iterator[psycopg.Connection]:
 @pytest.fixture(scope="session")
 def template(server: EmbeddedServer) -> str:
     """The name of a database that has the schema, to be cloned."""
-    create_installed_database(server, TEMPLATE)
+    with _untimed():
+        create_installed_database(server, TEMPLATE)
     return TEMPLATE
+
+
+@contextlib.contextmanager
+def _untimed() -> Iterator[None]:
+    """Stop the clock of pytest-timeout for what all tests share.
+
+    On a busy machine it would fail the first test, and with it all that come after.
+    """
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, left)
 
 
 @pytest.fixture

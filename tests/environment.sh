@@ -222,7 +222,7 @@ make_venv
 install_package
 export PATH=$venv/bin:$PATH
 
-if command -v apt-get >/dev/null; then
+if [[ ${PGWAKE_TEST_TOOLS-} != later ]] && command -v apt-get >/dev/null; then
   release=$(. /etc/os-release && echo "$VERSION_CODENAME")
   debian=$checkout/.cache/debian-$release
   [[ -d $debian ]] || unpack_postgresql "$debian"

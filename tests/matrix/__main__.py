@@ -102,7 +102,9 @@ def _rows(
     for server in servers:
         name = "Debian's" if server == "debian" else f"PostgreSQL {server}"
         try:
-            if server not in {"18", "debian"}:
+            if server == "debian" and not shutil.which("apt-get"):
+                raise MissingError("there is no apt-get")
+            if server.isdecimal() and server != "18":
                 _unpack(f"postgresql-{server}")
         except MissingError as error:
             yield Row(name, reason=str(error))
@@ -163,11 +165,11 @@ def _interpreter(version: str) -> str:
         shutil.which(f"python{version}"),
         *pyenv.glob(f"versions/{version}.*/bin/python"),
     ]
-    for candidate in filter(None, found):
+    for candidate in map(str, filter(None, found)):
         # Run, not only found: pyenv has a shim for versions that are not switched on.
         probe = [candidate, "-c", "import ensurepip, venv"]
         if not subprocess.run(probe, check=False, capture_output=True).returncode:
-            return str(candidate)
+            return candidate
     if version == "3.14":
         return _unpack("python-3.14")
     raise MissingError(f"there is no python{version} on PATH, and none of pyenv's")

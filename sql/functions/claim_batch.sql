@@ -75,7 +75,7 @@ declare
 
   -- The cursor: places is an object, lane -> [run_at, id] to start behind, perhaps with
   -- [run_at, id] to start behind next; next_at is [next_run_at] where it is slow to find.
-  v_slow int := greatest(500, 2 * least(claim_batch.count, 10000));
+  v_slow int := 2 * least(greatest(250, claim_batch.count), 10000);
   v_look_at timestamptz;
   v_places jsonb := '{}';
   v_next_at jsonb;

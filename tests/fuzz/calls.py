@@ -124,16 +124,14 @@ def _value(parameter: Parameter, length: int) -> "st.SearchStrategy[str | None]"
     any_of_type = TYPES[type_]  # a type that is new here is to be thought about
     chosen: st.SearchStrategy[Any] = any_of_type
     if name in NAMED and type_ in ("text", "jsonb"):
-        chosen = st.one_of(NAMED[name], NAMED[name], any_of_type)
-    return st.one_of(st.none(), *[chosen] * 6)
+        chosen = values.mostly(NAMED[name], any_of_type, 4)
+    return values.mostly(chosen, st.none(), 8)
 
 
 def _array(
     item: "st.SearchStrategy[str | None]", length: int
 ) -> "st.SearchStrategy[str | None]":
-    usual = st.lists(item, min_size=length, max_size=length).map(_literal)
-    return st.one_of(
-        *[usual] * 8,
+    odd = st.one_of(
         st.lists(item, max_size=5).map(_literal),
         st.none(),
         st.sampled_from(["{}", "{{1,2},{3,4}}", "[0:1]={1,2}", "{NULL}", "{1", "{{}}"]),
@@ -143,6 +141,8 @@ def _array(
             st.sampled_from([100, 10_001]),
         ),
     )
+    usual = st.lists(item, min_size=length, max_size=length).map(_literal)
+    return values.mostly(usual, odd, 6)
 
 
 def _literal(items: Sequence[str | None]) -> str:

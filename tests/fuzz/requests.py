@@ -118,28 +118,29 @@ def _requests(draw: st.DrawFn, operations: Sequence[Operation]) -> Request:
         name, _, after = rest.partition("}")
         value = draw(values.ID if name == "id" and draw(st.booleans()) else VALUES)
         path = before + _quoted(value) + after
-    if draw(st.integers(0, 9)) == 0:
+    if draw(values.rarely(10)):
         path = draw(st.sampled_from(PATHS))
     names = st.sampled_from([*operation.parameters, "unknown"])
     query = draw(st.lists(st.tuples(names, VALUES), max_size=3))
     if query:
         path += "?" + "&".join(f"{name}={_quoted(value)}" for name, value in query)
-    if draw(st.integers(0, 29)) == 0:
+    if draw(values.rarely(30)):
         path += draw(st.sampled_from(["?%FF", "?&=&", "?a=%C0%80", "?" + "q" * 9000]))
-    usual = draw(st.integers(0, 9)) > 0
-    method = operation.method if usual else draw(st.sampled_from(METHODS))
+    method = draw(
+        values.mostly(st.just(operation.method), st.sampled_from(METHODS), 10)
+    )
     headers = [f"Authorization: Bearer {TOKEN}", JSON_TYPE]
-    if draw(st.integers(0, 9)) == 0:
+    if draw(values.rarely(15)):
         authority: str = draw(st.sampled_from(AUTHORITIES))
         headers[0] = f"Authorization: {authority}"
-    if draw(st.integers(0, 19)) == 0:
+    if draw(values.rarely(20)):
         del headers[draw(st.integers(0, 1))]
-    if draw(st.integers(0, 9)) == 0:
+    if draw(values.rarely(15)):
         headers.append(draw(st.sampled_from(HEADERS)))
     body = b""
-    if operation.fields and draw(st.integers(0, 9)) > 0:
+    if operation.fields and not draw(values.rarely(10)):
         body = draw(_bodies(operation.fields)).encode("utf-8", "surrogatepass")
-    if draw(st.integers(0, 29)) == 0:
+    if draw(values.rarely(30)):
         body = draw(BYTES)
     return Request(method, path, headers, body)
 

@@ -58,8 +58,8 @@ def _value(column: str, type_: str) -> "st.SearchStrategy[str | None]":
         else TYPES[type_]
     )
     if column in NAMED and not type_.endswith("[]"):
-        chosen = st.one_of(NAMED[column], NAMED[column], chosen)
-    return st.one_of(st.none(), *[chosen] * (30 if column in NEEDED else 10))
+        chosen = values.mostly(NAMED[column], chosen, 6)
+    return values.mostly(chosen, st.none(), 40 if column in NEEDED else 10)
 
 
 @st.composite

@@ -123,6 +123,7 @@ async def test_a_nameless_worker_is_its_sessions_application_and_process(
         {"count": -1},
         {"count": 10001},
         {"count": 2**31 - 1},
+        {"count": -(2**31)},
         {"lease": timedelta(milliseconds=999)},
         {"lease": timedelta(days=1, milliseconds=1)},
         {"lease": timedelta(0)},

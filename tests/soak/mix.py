@@ -20,7 +20,7 @@ TICK = timedelta(seconds=5)
 ROUND_SECONDS = 1.0
 ANSWER_SECONDS = 5.0
 PAST_DAYS = range(9, 17)  # beyond the seven that the ring keeps at least
-PAST_JOBS = 2000  # of each
+PAST_JOBS = 1000  # of each
 
 _KEEP = "insert into pgwake.queues (name, retention_completed) values ($1, $2)"
 _SCHEDULE = "select pgwake.schedule($1, kind => 'soak', queue => $1, every => $2)"

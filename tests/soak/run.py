@@ -3,6 +3,7 @@
 import asyncio
 import random
 import secrets
+import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ async def run(
         spared = Team(
             stage.crew._command, stage.crew._environment, folder / "spared.log"
         )
-        stack.push_async_callback(asyncio.to_thread, spared.stop)
+        stack.push_async_callback(asyncio.to_thread, _stop, spared)
         load = Load(stage.relay.url, this, rate=plan.rate * (1 - MIX_SHARE))
         looks = _Looks(stage, spared)
         strikes: list[Strike] = []
@@ -153,6 +154,11 @@ async def run(
             await mix.account(connection),
             stage.crew.problems,
         )
+
+
+def _stop(team: Team) -> None:
+    team.send(signal.SIGTERM)
+    team.stop()
 
 
 class _Looks:

@@ -23,7 +23,7 @@ const first, poll = 5 * time.Millisecond, 5 * time.Second
 
 type job struct {
 	id, leaseID, kind string
-	payload           struct{ Number, Seconds float64 }
+	payload           []byte
 	attempt           int
 }
 
@@ -37,9 +37,16 @@ type failure struct {
 func (f failure) Error() string { return f.message }
 
 func echo(ctx context.Context, j job) (any, error) {
+	var payload struct {
+		Number  int
+		Seconds float64
+	}
+	if err := json.Unmarshal(j.payload, &payload); err != nil {
+		return nil, err
+	}
 	select {
-	case <-time.After(time.Duration(j.payload.Seconds * float64(time.Second))):
-		return map[string]any{"number": j.payload.Number, "by": "go"}, nil
+	case <-time.After(time.Duration(payload.Seconds * float64(time.Second))):
+		return map[string]any{"number": payload.Number, "by": "go"}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -75,15 +82,11 @@ func (c consumer) ask(statement string, values ...any) (string, error) {
 }
 
 func (c consumer) claim() (j job, err error) {
-	var payload []byte
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	err = c.QueryRowContext(ctx,
 		"select id, lease_id, kind, payload, attempt from pgwake.claim_next_job($1, $2, $3)",
-		c.queue, c.worker, c.lease).Scan(&j.id, &j.leaseID, &j.kind, &payload, &j.attempt)
-	if err == nil && json.Unmarshal(payload, &j.payload) != nil {
-		j.kind += " with such a payload"
-	}
+		c.queue, c.worker, c.lease).Scan(&j.id, &j.leaseID, &j.kind, &j.payload, &j.attempt)
 	return j, err
 }
 
@@ -108,7 +111,8 @@ func (c consumer) run(stopping context.Context, j job) (string, error) {
 	for {
 		select {
 		case <-time.After(c.beat):
-			kept, err := c.ask("select (pgwake.extend_leases(array[$1::bigint], array[$2::uuid], $3::interval))[1]", j.id, j.leaseID, c.lease)
+			kept, err := c.ask("select (pgwake.extend_leases(array[$1::bigint], array[$2::uuid], $3::interval))[1]",
+				j.id, j.leaseID, c.lease)
 			if err != nil {
 				return "", err
 			} else if kept == "lease_lost" {
@@ -137,7 +141,8 @@ func (c consumer) end(stopping context.Context, j job, result any, err error) (s
 	}
 	var how failure
 	errors.As(err, &how)
-	return c.ask("select pgwake.fail_job($1, $2, $3, retry_in => $4, retryable => $5)", j.id, j.leaseID, err.Error(), how.retryIn, !how.isFinal)
+	return c.ask("select pgwake.fail_job($1, $2, $3, retry_in => $4, retryable => $5)",
+		j.id, j.leaseID, err.Error(), how.retryIn, !how.isFinal)
 }
 
 // work goes on until it is to stop, or the connection is lost.

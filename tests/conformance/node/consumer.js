@@ -1,5 +1,5 @@
 // A consumer on node-postgres: DATABASE_URL=... QUEUE=... node consumer.js, until SIGTERM.
-// One job at a time. Goes on duty, as "Being woken" in sql/README.md says.
+// One job at a time. Goes on duty, as "Being woken" in sql/README.md says. Node.js 20.3 on.
 const { setTimeout: sleep } = require('node:timers/promises')
 const { Client } = require('pg')
 

@@ -101,10 +101,11 @@ def _rows(
 ) -> Iterator[Row]:
     for server in servers:
         name = "Debian's" if server == "debian" else f"PostgreSQL {server}"
+        if server == "debian" and not shutil.which("apt-get"):
+            yield Row(name, reason="there is no apt-get")
+            continue
         try:
-            if server == "debian" and not shutil.which("apt-get"):
-                raise MissingError("there is no apt-get")
-            if server.isdecimal() and server != "18":
+            if server not in {"18", "debian"}:
                 _unpack(f"postgresql-{server}")
         except MissingError as error:
             yield Row(name, reason=str(error))

@@ -5,6 +5,7 @@ import pytest
 from sql.helpers import (
     call,
     claim,
+    flush_statistics,
     insert,
     insert_many,
     refused,
@@ -63,12 +64,12 @@ async def test_a_fold_tells_how_many_rows_it_took_in(connection: Connection) -> 
 
 async def test_an_analyze_refreshes_what_changed_much(connection: Connection) -> None:
     await insert_many(connection, 1500)
-    await connection.execute("select pg_stat_force_next_flush()")
+    await flush_statistics(connection)
 
     assert await maintain(connection, "analyze") == {"analyze": 1}
     analyzed = "select reltuples from pg_class where oid = 'pgwake.jobs_live'::regclass"
     assert await connection.fetchval(analyzed) == 1500
-    await connection.execute("select pg_stat_force_next_flush()")
+    await flush_statistics(connection)
     assert await maintain(connection, "analyze") == {"analyze": 0}
 
 
@@ -76,7 +77,7 @@ async def test_an_analyze_does_not_wait_for_another(
     connect: Connect, connection: Connection
 ) -> None:
     await insert_many(connection, 1500)
-    await connection.execute("select pg_stat_force_next_flush()")
+    await flush_statistics(connection)
     other = await connect()
     async with other.transaction():
         await other.execute("lock table pgwake.jobs_live in exclusive mode")

@@ -10,6 +10,7 @@ from sql.helpers import (
     Row,
     call,
     claim,
+    flush_statistics,
     insert_many,
     job,
     pair,
@@ -212,7 +213,7 @@ async def test_a_thousand_notes_of_a_job_touch_no_index(connection: Connection) 
     held = await running(connection)
     for n in range(1000):
         await note(connection, held, n)
-    await connection.execute("select pg_stat_force_next_flush()")
+    await flush_statistics(connection)
 
     updates = await connection.fetchrow(
         "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables"

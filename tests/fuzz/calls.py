@@ -37,8 +37,8 @@ order by r.rolname, p.proname
 SPARED = {"cancel_jobs": "queue"}
 # It raises what it is told to.
 LEFT_OUT = {"raise_invalid"}
-# enqueue_many says in its contract that a field of another type is of class 22.
-INNER: dict[str, frozenset[str]] = {}
+# Its contract says that a field of another type is an error of class 22.
+OF_CLASS_22 = {"enqueue_many"}
 
 TYPES: Mapping[str, values.Text] = {
     "bigint": values.ID,
@@ -62,7 +62,7 @@ NAMED: Mapping[str, values.Text] = {
     "payload": values.JSON_OBJECT,
     "metadata": values.JSON_OBJECT,
     "kinds": st.dictionaries(values.NAME, values.OBJECT, max_size=3).map(values.dumped),
-    "jobs": values.JSON_ARRAY,
+    "jobs": values.JOBS,
     "step": st.sampled_from(values.WORDS),
     "status": st.sampled_from(values.WORDS),
     "reason": st.sampled_from(values.WORDS),
@@ -207,8 +207,9 @@ class Calls:
         except UnicodeEncodeError:
             outcome = verdict.CLIENT
         except psycopg.Error as error:
-            inner = INNER.get(call.function, frozenset())
-            outcome = verdict.of_database(error, inner=inner)
+            outcome = verdict.of_database(
+                error, may_be_of_class_22=call.function in OF_CLASS_22
+            )
         else:
             outcome = verdict.ACCEPTED
         goes_on(session)

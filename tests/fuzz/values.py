@@ -160,10 +160,13 @@ UUID: Text = st.one_of(
 )
 
 # Fields that mean something to some function, operation or file.
-FIELDS = [
+JOB_FIELDS = [
     *("kind", "payload", "queue", "priority", "run_at", "delay", "max_attempts"),
     *("unique_key", "on_conflict", "metadata", "concurrency_key", "depends_on"),
-    *("on_parent_failure", "webhook", "jobs", "delay_seconds", "until", "seconds"),
+    *("on_parent_failure", "webhook"),
+]
+FIELDS = [
+    *(*JOB_FIELDS, "jobs", "delay_seconds", "until", "seconds"),
     *("limit", "fingerprint", "timeout", "lease", "backoff_base", "backoff_cap"),
     *("backoff_jitter", "schema", "type", "properties", "required", "items", "enum"),
     *("const", "anyOf", "oneOf", "allOf", "additionalProperties", "$ref", "$defs"),
@@ -227,7 +230,11 @@ JSON_OBJECT: Text = mostly(OBJECT.map(dumped), st.one_of(_BIG, _DEEP), 30)
 JSON: Text = st.one_of(
     JSON_OBJECT, st.one_of(VALUE, OBJECT).map(dumped), st.sampled_from(_ODD)
 )
-JSON_ARRAY: Text = st.one_of(
-    st.lists(OBJECT, max_size=4).map(dumped),
-    JSON,
+_JOB = st.builds(
+    lambda kind, others: {"kind": kind, **others},
+    NAME,
+    st.dictionaries(
+        st.sampled_from(JOB_FIELDS), st.one_of(_LEAVES, VALUE, OBJECT), max_size=2
+    ),
 )
+JOBS: Text = mostly(st.lists(_JOB, max_size=3).map(dumped), JSON, 6)

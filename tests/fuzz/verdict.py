@@ -17,7 +17,7 @@ def fault(what: str, said: object) -> NoReturn:
     raise FaultError(f"{what}\n  {said}".rstrip())
 
 
-def of_database(error: psycopg.Error, *, inner: frozenset[str] = frozenset()) -> str:
+def of_database(error: psycopg.Error, *, may_be_of_class_22: bool = False) -> str:
     """Return the code of a refusal that may be.
 
     - PW001, PW002, PW003, PW005, and 55P03 of a bell that somebody else has: with a
@@ -25,8 +25,8 @@ def of_database(error: psycopg.Error, *, inner: frozenset[str] = frozenset()) ->
     - 23514 of a check of pgwake's, which is named by a sentence; 23502, 23505 and 23503
       of what a client has inserted itself.
     - 22... and 54..., for a text that is none of its argument's type: said by
-      PostgreSQL of the client's own statement, before any function has begun. Within
-      functions only those of `inner`.
+      PostgreSQL of the client's own statement, before any function has begun; 22...
+      from within a function only where its contract has it.
 
     Raises:
         FaultError: Any other.
@@ -47,6 +47,6 @@ def of_database(error: psycopg.Error, *, inner: frozenset[str] = frozenset()) ->
         return code
     is_within = "function pgwake." in (said.context or "")
     is_own = code[:2] in ("22", "54") or code in ("23502", "23505")
-    if is_own and (not is_within or code in inner):
+    if is_own and (not is_within or (may_be_of_class_22 and code[:2] == "22")):
         return code
     fault("an error from within", told)

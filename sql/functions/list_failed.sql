@@ -2,7 +2,8 @@
 -- error (see error_fingerprint); those that failed last come first.
 --
 -- A row a group, at most max_groups (null: all): reason and message are the last ones of
--- its latest job, last_job_id. Arguments left out (null) select all. Locks nothing.
+-- its latest job, last_job_id. Arguments left out (null) select all. Raises PW003.
+-- Locks nothing.
 --
 -- Counts are exact: it reads the whole of jobs_failed_fingerprint_idx, which has all that
 -- it needs of the jobs (or the table itself, where much of it has not been vacuumed), and
@@ -39,7 +40,12 @@ as $$
       and (list_failed.fingerprint is null or j.fingerprint = list_failed.fingerprint)
     group by j.fingerprint, j.queue, j.kind
     order by max(j.finished_at) desc, count(*) desc
-    limit list_failed.max_groups
+    limit case
+      when list_failed.max_groups < 0 then (
+        select 0 from pgwake.raise_invalid(
+          format('max_groups is %s', list_failed.max_groups), 'Use 0 or more, or null for all groups.'))
+      else list_failed.max_groups
+    end
   )
   select g.fingerprint, g.queue, g.kind, l.errors -> -1 ->> 'reason', l.errors -> -1 ->> 'message', g.job_count,
     g.first_failed_at, g.last_failed_at, l.id

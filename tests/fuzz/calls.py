@@ -207,9 +207,12 @@ class Calls:
         except UnicodeEncodeError:
             outcome = verdict.CLIENT
         except psycopg.Error as error:
-            outcome = verdict.of_database(
-                error, may_be_of_class_22=call.function in OF_CLASS_22
-            )
+            code = error.sqlstate or ""
+            if call.function in OF_CLASS_22 and code.startswith("22"):
+                outcome = code
+            else:
+                is_typed = _is_typed(session, call)
+                outcome = verdict.of_database(error, is_of_text=not is_typed)
         else:
             outcome = verdict.ACCEPTED
         goes_on(session)
@@ -218,6 +221,21 @@ class Calls:
     def close(self) -> None:
         for session in self._sessions.values():
             session.close()
+
+
+def _is_typed(session: "psycopg.Connection[tuple[Any, ...]]", call: Call) -> bool:
+    """Whether each argument is of its type, so that what is refused is not its text.
+
+    What PostgreSQL puts inline tells nothing of the function that it came from.
+    """
+    casts = ", ".join(
+        f"cast(%s as {parameter.type})" for parameter, _ in call.arguments
+    )
+    try:
+        session.execute(f"select {casts}", [value for _, value in call.arguments])
+    except psycopg.Error:
+        return False
+    return True
 
 
 def session_of(stage: Stage, role: str) -> "psycopg.Connection[tuple[Any, ...]]":
@@ -235,5 +253,9 @@ def session_of(stage: Stage, role: str) -> "psycopg.Connection[tuple[Any, ...]]"
 
 def goes_on(session: "psycopg.Connection[tuple[Any, ...]]") -> None:
     """See that a session still answers."""
-    if session.execute("select 7").fetchone() != (7,):
-        verdict.fault("the session answers something else", session)
+    try:
+        answer = session.execute("select 7").fetchone()
+    except psycopg.Error as error:
+        verdict.fault("the session does not go on", error)
+    if answer != (7,):
+        verdict.fault("the session answers something else", answer)

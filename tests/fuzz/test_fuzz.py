@@ -14,7 +14,7 @@ from .campaign import Account
 from .doors import DOORS
 from .stage import Stage
 
-INPUTS = {"sql": 200, "insert": 120, "http": 200, "cli": 80}
+INPUTS = {"sql": 200, "insert": 120, "http": 200, "cli": 60}
 
 
 @pytest.mark.timeout(150)

@@ -17,16 +17,19 @@ def fault(what: str, said: object) -> NoReturn:
     raise FaultError(f"{what}\n  {said}".rstrip())
 
 
-def of_database(error: psycopg.Error, *, may_be_of_class_22: bool = False) -> str:
+def of_database(error: psycopg.Error, *, is_of_text: bool = True) -> str:
     """Return the code of a refusal that may be.
 
     - PW001, PW002, PW003, PW005, and 55P03 of a bell that somebody else has: with a
       message and a hint.
-    - 23514 of a check of pgwake's, which is named by a sentence; 23502, 23505 and 23503
-      of what a client has inserted itself.
-    - 22... and 54..., for a text that is none of its argument's type: said by
-      PostgreSQL of the client's own statement, before any function has begun; 22...
-      from within a function only where its contract has it.
+    - 23514 of a check of pgwake's, which is named by a sentence; 23502 and 23505 of
+      what a client has inserted itself.
+    - 22... and 54..., for a text that is none of its type: said by PostgreSQL of the
+      client's own statement, before any function has begun.
+
+    Args:
+        error: The refusal.
+        is_of_text: Whether the client's texts may be what is refused.
 
     Raises:
         FaultError: Any other.
@@ -46,7 +49,8 @@ def of_database(error: psycopg.Error, *, may_be_of_class_22: bool = False) -> st
     if code == "23514" and said.schema_name == "pgwake" and said.constraint_name:
         return code
     is_within = "function pgwake." in (said.context or "")
-    is_own = code[:2] in ("22", "54") or code in ("23502", "23505")
-    if is_own and (not is_within or (may_be_of_class_22 and code[:2] == "22")):
+    if code in ("23502", "23505") and not is_within:
+        return code
+    if code[:2] in ("22", "54") and is_of_text and not is_within:
         return code
     fault("an error from within", told)

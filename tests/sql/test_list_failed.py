@@ -114,7 +114,7 @@ async def test_a_retried_job_is_no_dead_letter_any_more(
 
 
 async def test_less_than_no_group_is_refused(connection: Connection) -> None:
-    with refused("2201W"):
+    with refused("PW003"):
         await rows(connection, "list_failed", max_groups=-1)
 
 

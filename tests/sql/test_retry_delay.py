@@ -81,6 +81,24 @@ async def test_no_attempt_overflows(
     assert result.total_seconds() == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "10000, base => '178000000 years', cap => '178000000 years', draw => 0",
+        "1, cap => '178000000 years', base => '100000 years', draw => 0",
+        "1, jitter => '-Infinity', draw => 1",
+        "1, jitter => 'NaN'",
+        "1, draw => '-1e308'",
+    ],
+)
+async def test_it_is_never_more_than_ten_thousand_years(
+    connection: Connection, arguments: str
+) -> None:
+    assert await connection.fetchval(
+        f"select pgwake.retry_delay({arguments}) = interval '1 s' * 315576000000"
+    )
+
+
 async def test_it_is_spread_over_the_whole_range(connection: Connection) -> None:
     rows = await connection.fetch(
         "select extract(epoch from pgwake.retry_delay(13))::float8 / 3600"

@@ -5,7 +5,7 @@
 -- The lock comes before the look, as statements of their own, so the look sees whatever
 -- was committed before the lock: hence read committed only (PW003). The leaf in use and
 -- the next one are never tried, any other at most once an hour, for 100 ms. Then single
--- rows: at most max_rows from each leaf, for shorter retentions and for leaves in use.
+-- rows: at most max_rows (PW003 if negative) from each leaf, for shorter retentions and for leaves in use.
 -- Keeps installation.width long enough that the ring can hold the longest retention: 28
 -- leaves of it. Rides jobs_finished_N_finished_at_idx and jobs_failed_finished_at_idx.
 create or replace function pgwake.apply_retention(max_rows int default 5000)
@@ -33,6 +33,10 @@ begin
     perform pgwake.raise_invalid(
       format('transaction isolation is %s', current_setting('transaction_isolation')),
       'Run retention in read committed, or it would not see the newest rows of a leaf.');
+  end if;
+  if apply_retention.max_rows < 0 then
+    perform pgwake.raise_invalid(
+      format('max_rows is %s', apply_retention.max_rows), 'Use 0 or more, or null for all rows.');
   end if;
   select greatest(max(q.retention_completed), interval '7 days'),
     least(min(q.retention_completed), interval '7 days'),

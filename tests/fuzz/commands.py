@@ -39,6 +39,7 @@ LEFT_OUT = {
 LEFT_OUT_OPTIONS = {
     "--watch",  # until Ctrl-C
     "--processes",  # up to 256
+    "--pause",  # all queues, the good jobs' too
 }
 BRIEF = st.sampled_from(["0", "0.1", "-1", "nan", "soon", "1e400", ""])
 

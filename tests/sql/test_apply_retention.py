@@ -185,3 +185,8 @@ async def test_it_refuses_to_look_with_an_old_snapshot(
     with refused("PW003"):
         async with connection.transaction(isolation=isolation):
             await call(connection, "maintain", step="retention")
+
+
+async def test_less_than_no_row_is_refused(connection: Connection) -> None:
+    with refused("PW003"):
+        await call(connection, "apply_retention", max_rows=-1)

@@ -85,25 +85,28 @@ class Pool:
         async with asyncio.timeout(2 * seconds):
             lent = await self._pool.acquire()
             connection = cast(Connection, lent)
+            is_over = False
             try:
                 # The server gives up first, and says why.
                 await web.begin(connection, int(seconds * 1000), may_write=may_write)
                 answer = await query(connection)
                 await web.commit(connection)
+                is_over = True
                 return answer
             finally:
-                await asyncio.shield(self._release(lent))
+                await asyncio.shield(self._release(lent, is_over=is_over))
 
     async def _connect(self, *_: Any, **__: Any) -> Connection:
         return await connections.connect(self._dsn, self._name, self._timeout)
 
-    async def _release(self, lent: Any) -> None:
+    async def _release(self, lent: Any, *, is_over: bool) -> None:
         """Take a connection back, and close it if it can't be used again."""
         failures = OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                if lent.is_in_transaction():  # waits until a query is cancelled
-                    await web.rollback(lent)
+                # Not only where a transaction is known: one may be just beginning.
+                if not is_over:
+                    await web.rollback(lent)  # waits until a query is cancelled
         except failures:
             lent.terminate()
         if self._pool is not None:

@@ -8,7 +8,7 @@ A process that has died and was started again is another one: each is judged by 
 from an age of a fifth of the run's length on, so that what it takes to begin with is no
 finding; the table says how many lived long enough. Two supervisors with their workers
 are struck by all faults; a third one is never killed or stopped. Sessions live through
-a run with --faults none only. A run of less than three minutes is not judged.
+a run with --faults none only. A run of less than ten minutes is not judged.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from .sample import Process, Sample
 from .verdict import Point, grows, slope
 
 WARM_UP = 0.2  # of the run, or of a run's length of a process's life: not judged
-SHORTEST_SECONDS = 180.0  # of a run whose lines are judged
+SHORTEST_SECONDS = 600.0  # of a run that is judged: plans and caches fill for minutes
 WINDOW = 0.05  # of the run, to both sides of the moments that are shown
 MOMENTS = (0.1, 0.5, 1.0)
 BARS = "▁▂▃▄▅▆▇█"

@@ -20,7 +20,7 @@ from pgwake.chaos.load import Load, prepare
 from pgwake.chaos.run import END_SECONDS, until_ended
 from pgwake.chaos.stage import Stage
 from pgwake.chaos.strike import Strike
-from pgwake.connection import Connection
+from pgwake.connection import LOST, Connection
 from pgwake.embedded import EmbeddedServer
 from pgwake.session import Session
 
@@ -33,7 +33,7 @@ ANSWER_SECONDS = 5.0
 QUESTION_SECONDS = 30.0
 MIX_SHARE = 0.2  # of the rate
 MIX_SLOTS = 10
-NO_ANSWER = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
+NO_ANSWER = (*LOST, asyncpg.PostgresError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What is measured: the report's lines, and how much each may rise.
 
-How much is from long runs without a leak: what the same line's median wanders by from
-one third of a run to another.
+How much is a judgement, made before and between the first long runs: above what a
+median wanders by from one third of a run to another, below what an hour's leak adds.
 """
 
 from dataclasses import dataclass

@@ -2,10 +2,13 @@
 
 import asyncio
 import signal
+from typing import Any
 
 import pytest
 
+from pgwake.chaos.relay import Relay
 from pgwake.embedded import EmbeddedServer
+from pgwake.http.pool import Pool
 from sql.helpers import insert, status
 from support import Connect, Connection, free_port, wait_for
 from worker.api import TOKEN, answers, client, problem, serving
@@ -129,6 +132,36 @@ async def test_a_client_that_leaves_takes_its_question_along(
 
                 await wait_for(none_waits, 10)
         assert len((await api.get("/api/jobs")).json()["jobs"]) == 1
+
+
+async def test_a_client_that_leaves_before_its_transaction_is_known_leaves_none(
+    connection: Connection, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    states = (
+        "select string_agg(state, ',') from pg_stat_activity"
+        " where datname = current_database() and application_name = 'leaving'"
+    )
+
+    async def has_begun() -> bool:
+        return await connection.fetchval(states) == "idle in transaction"
+
+    async def ask(session: Connection) -> Any:
+        return await session.fetchval("select 1")
+
+    async with Relay.before(database) as relay:
+        pool = Pool(relay.url, "leaving", 10)
+        assert await pool.read(ask) == 1
+        relay.block("from the server")  # so that the answer to BEGIN is not heard
+        asking = asyncio.create_task(pool.read(ask))
+        await wait_for(has_begun, 10)
+        asking.cancel()
+        await asyncio.sleep(0)
+        await relay.heal()
+        await asyncio.wait({asking})
+        assert await pool.read(ask) == 1
+        assert await connection.fetchval(states) == "idle"
+        pool.close()
+    assert not caplog.records
 
 
 async def test_the_api_has_at_most_four_sessions(

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 	"github.com/lib/pq"
 )
 
-const poll = 5 * time.Second // until it looks again at the latest
+const poll = 5.0 // seconds until it looks again at the latest
 
 var url, queue, lease = os.Getenv("DATABASE_URL"), getenv("QUEUE", "default"), getenv("LEASE", "30") // seconds
 var worker = fmt.Sprintf("go-%d", os.Getpid())
@@ -68,9 +69,14 @@ func (s *session) run(j job, db *sql.DB) string {
 	done := make(chan struct{})
 	defer close(done)
 	go keep(j, db, done)
-	result, err := handle(j)
+	var result any
+	err := fmt.Errorf("unknown kind %s", j.kind)
+	if handle, isKnown := handlers[j.kind]; isKnown {
+		result, err = handle(j)
+	}
 	if err == nil {
-		s.ask("pgwake.complete_job($1, $2, $3)", j.id, j.leaseID, result)
+		text, _ := json.Marshal(result)
+		s.ask("pgwake.complete_job($1, $2, $3)", j.id, j.leaseID, text)
 		if err = s.err; err == nil {
 			return "completed"
 		}
@@ -88,74 +94,49 @@ func (s *session) run(j job, db *sql.DB) string {
 	return outcome
 }
 
-func handle(j job) ([]byte, error) {
-	handler, isKnown := handlers[j.kind]
-	if !isKnown {
-		return nil, fmt.Errorf("unknown kind %s", j.kind)
-	}
-	result, err := handler(j)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(result)
-}
-
 // keep extends the lease of a job, by another session of the pool, until it is done.
 func keep(j job, db *sql.DB, done <-chan struct{}) {
 	seconds, _ := strconv.ParseFloat(lease, 64)
-	beat := time.NewTicker(time.Duration(seconds * float64(time.Second) / 3))
-	defer beat.Stop()
 	for {
 		select {
 		case <-done:
 			return
-		case <-beat.C:
-			_, err := db.Exec("select pgwake.extend_leases(array[$1::bigint], array[$2::uuid], $3)", j.id, j.leaseID, lease)
-			if err != nil {
-				log.Print(err)
-			}
+		case <-time.After(time.Duration(seconds * float64(time.Second) / 3)):
+			db.Exec("select pgwake.extend_leases(array[$1::bigint], array[$2::uuid], $3)", j.id, j.leaseID, lease)
 		}
 	}
 }
 
-// listen tells by woken that the queue was named, to us.
-func listen(woken chan<- struct{}, onDuty *atomic.Bool) (*pq.Listener, error) {
-	listener := pq.NewListener(url, time.Second, time.Second, nil)
-	go func() {
-		for note := range listener.Notify { // nil: it was lost, and is back
-			if note == nil || note.Extra == queue && (onDuty.Load() || note.Channel == "pgwake_baton") {
-				select {
-				case woken <- struct{}{}:
-				default:
-				}
+// hear tells by woken that the queue was named, to us.
+func hear(notes <-chan *pq.Notification, woken chan<- struct{}, onDuty *atomic.Bool) {
+	for note := range notes { // nil: the session was lost, and is back
+		if note == nil || note.Extra == queue && (onDuty.Load() || note.Channel == "pgwake_baton") {
+			select {
+			case woken <- struct{}{}:
+			default:
 			}
 		}
-	}()
-	if err := listener.Listen("pgwake"); err != nil {
-		return listener, err
 	}
-	return listener, listener.Listen("pgwake_baton")
 }
 
 // work goes on until it is to stop, or the connection is lost.
 func work(stopping context.Context) error {
-	woken, onDuty := make(chan struct{}, 1), &atomic.Bool{}
-	listener, err := listen(woken, onDuty)
-	defer listener.Close()
-	if err != nil {
-		return err
-	}
-	db, err := sql.Open("postgres", url)
-	if err != nil {
-		return err
-	}
+	db, _ := sql.Open("postgres", url)
 	defer db.Close()
-	connection, err := db.Conn(stopping)
-	if err != nil {
-		return err
+	listener := pq.NewListener(url, time.Second, time.Second, nil)
+	defer listener.Close()
+	woken, onDuty := make(chan struct{}, 1), &atomic.Bool{}
+	go hear(listener.Notify, woken, onDuty)
+	for _, channel := range []string{"pgwake", "pgwake_baton"} {
+		if err := listener.Listen(channel); err != nil {
+			return err
+		}
 	}
-	s := &session{Conn: connection}
-	fmt.Println("ready")
+	connection, err := db.Conn(stopping)
+	s := &session{Conn: connection, err: err}
+	if err == nil {
+		fmt.Println("ready")
+	}
 	pause := poll
 	for stopping.Err() == nil && s.err == nil {
 		select { // forgets what has been heard: before each claim, never after it
@@ -174,21 +155,19 @@ func work(stopping context.Context) error {
 			}
 		} else if !onDuty.Load() && s.ask("pgwake.park($1)", queue) == "true" {
 			onDuty.Store(true)
-			pause = 5 * time.Millisecond // and looks once more
+			pause = 0.005 // and looks once more
 		} else {
+			due, _ := strconv.ParseFloat(s.ask("extract(epoch from pgwake.next_run_at($1) - now())", queue), 64)
 			most := poll
-			if onDuty.Load() {
-				due, _ := strconv.ParseFloat(s.ask("extract(epoch from pgwake.next_run_at($1) - now())", queue), 64)
-				if most = pause; due > 0 && due < most.Seconds() {
-					most = time.Duration(due * float64(time.Second))
-				}
-				if pause *= 2; pause > poll {
-					pause = poll
-				}
+			if onDuty.Load() && due > 0 {
+				most = math.Min(due, pause)
+			} else if onDuty.Load() {
+				most = pause
 			}
+			pause = math.Min(2*pause, poll)
 			select {
 			case <-woken:
-			case <-time.After(most):
+			case <-time.After(time.Duration(most * float64(time.Second))):
 			case <-stopping.Done():
 			}
 		}

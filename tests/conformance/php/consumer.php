@@ -6,6 +6,7 @@ require __DIR__ . '/connect.php';
 $handlers = require __DIR__ . '/handlers.php';
 
 [$queue, $lease, $poll] = [getenv('QUEUE') ?: 'default', (int) (getenv('LEASE') ?: 30), 5]; // seconds
+define('BEAT', max(1, intdiv($lease, 3)));
 $stopping = false;
 pcntl_async_signals(true);
 pcntl_signal(SIGTERM, function () use (&$stopping) { $stopping = true; });
@@ -20,12 +21,11 @@ function row(string $call, mixed ...$values): array|false
 function run(array $job): string // says how it ended
 {
     [$id, $lease_id] = $job;
-    $beat = fn () => pcntl_alarm(max(1, intdiv($GLOBALS['lease'], 3)));
-    pcntl_signal(SIGALRM, function () use ($id, $lease_id, $beat) {
-        $beat();
+    pcntl_signal(SIGALRM, function () use ($id, $lease_id) {
+        pcntl_alarm(BEAT);
         row('pgwake.extend_leases(array[?::bigint], array[?::uuid], ?)', $id, $lease_id, $GLOBALS['lease']);
     });
-    $beat();
+    pcntl_alarm(BEAT);
     try {
         $handle = $GLOBALS['handlers'][$job['kind']] ?? throw new Exception("unknown kind {$job['kind']}");
         $result = json_encode($handle(json_decode($job['payload'], true), $job), JSON_THROW_ON_ERROR);
@@ -63,9 +63,8 @@ while (!$stopping) {
         while (!$stopping) {
             while ($db->pgsqlGetNotify()); // forgets what has been heard: before each claim, never after it
             $job = row('pgwake.claim_next_job(?, ?, ?)', $queue, 'php-' . getmypid(), $lease);
-            if ($on_duty && $job) {
-                $on_duty = !row('pgwake.unpark(?)', $queue)[0];
-            }
+            $on_duty && $job && row('pgwake.unpark(?)', $queue);
+            $on_duty = $on_duty && !$job;
             if ($job) {
                 echo "{$job['id']} {$job['kind']} ", run($job), "\n";
             } elseif (!$on_duty && ($on_duty = row('pgwake.park(?)', $queue)[0])) {

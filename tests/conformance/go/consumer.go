@@ -123,6 +123,10 @@ func hear(notes <-chan *pq.Notification, woken chan<- struct{}, onDuty *atomic.B
 func work(stopping context.Context) error {
 	db, _ := sql.Open("postgres", url)
 	defer db.Close()
+	connection, err := db.Conn(stopping)
+	if err != nil {
+		return err
+	}
 	listener := pq.NewListener(url, time.Second, time.Second, nil)
 	defer listener.Close()
 	woken, onDuty := make(chan struct{}, 1), &atomic.Bool{}
@@ -132,11 +136,8 @@ func work(stopping context.Context) error {
 			return err
 		}
 	}
-	connection, err := db.Conn(stopping)
-	s := &session{Conn: connection, err: err}
-	if err == nil {
-		fmt.Println("ready")
-	}
+	s := &session{Conn: connection}
+	fmt.Println("ready")
 	pause := poll
 	for stopping.Err() == nil && s.err == nil {
 		select { // forgets what has been heard: before each claim, never after it

@@ -25,7 +25,7 @@ def run(job) # says how it ended
     ask("pgwake.fail_job($1, $2, $3, retry_in => $4, retryable => $5)", *mine, e.message, *(how || [nil, true]))
   end
 rescue PG::ServerError => e
-  e.result.error_field(PG::PG_DIAG_SQLSTATE) == "PW002" ? "lost" : raise # somebody else has it
+  e.result&.error_field(PG::PG_DIAG_SQLSTATE) == "PW002" ? "lost" : raise # somebody else has it
 ensure
   handling.kill
 end

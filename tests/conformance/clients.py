@@ -18,6 +18,7 @@ from worker.processes import clean_environment
 HERE = Path(__file__).parent
 LANGUAGES = ("bash", "node", "go", "java", "ruby", "php", "perl", "r")
 POLLING = frozenset({"bash", "r"})  # their consumers go on no duty
+ALONE = frozenset({"r"})  # what does one thing at a time: run a job, or look after it
 DEAF = frozenset({"r"})  # their drivers have no notifications
 STOPS = {"r": signal.SIGINT}  # what stops who has no handler for SIGTERM
 ENDINGS = {"node": "js", "ruby": "rb", "php": "php", "perl": "pl", "r": "R"}

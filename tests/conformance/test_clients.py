@@ -5,10 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from conformance.clients import LANGUAGES, POLLING, Clients
+from conformance.clients import ALONE, LANGUAGES, POLLING, Clients
 from sql.helpers import call, insert, job
 from support import Connection, wait_for
-from worker.helpers import all_ended
+from worker.helpers import PATIENCE, all_ended
+
+NOTE_EXTENSIONS = """
+create table extensions (job_id bigint);
+create function note_extension() returns trigger language plpgsql security definer as $$
+begin insert into public.extensions values (new.id); return null; end $$;
+create trigger note_extension after update of lease_expires_at on pgwake.jobs_live
+  for each row when (old.lease_expires_at < new.lease_expires_at)
+  execute function note_extension();
+"""
 
 every_language = pytest.mark.parametrize("language", LANGUAGES)
 
@@ -80,36 +89,57 @@ async def test_a_consumer_ends_each_job_as_it_should(
 
 
 @every_language
-async def test_a_long_job_is_kept_stopped_and_given_back(
+async def test_a_job_longer_than_its_lease_is_kept_and_ended_before_the_consumer_stops(
+    connection: Connection, database: str, binaries: Path, language: str
+) -> None:
+    clients = Clients(database, binaries)
+    await connection.execute(NOTE_EXTENSIONS)
+
+    async with clients.consuming(language, lease=1) as consumer:  # nobody sweeps
+        if language not in POLLING:
+            await wait_for(lambda: is_on_duty(connection), PATIENCE)
+        payload = echo_of(1, seconds=2)
+        kept = await insert(connection, kind="conformance.echo", payload=payload)
+        await wait_for(lambda: is_running(connection, kept), PATIENCE)
+        left = await insert(connection, kind="conformance.echo", payload=payload)
+
+        assert await consumer.stop() == 0
+        end = "released" if language in ALONE else "completed"
+        await consumer.printed(f"{kept} conformance.echo {end}")
+
+    row = await job(connection, kept)
+    extensions = await connection.fetchval("select count(*) from extensions")
+    if language in ALONE:
+        assert (row["status"], row["attempt"], extensions) == ("pending", 0, 0)
+    else:
+        assert (row["status"], row["attempt"], extensions > 0) == ("completed", 1, True)
+        assert row["claimed_by"].startswith(f"{language}-")
+    assert (await job(connection, left))["status"] == "pending"
+    assert not await is_on_duty(connection)
+
+
+@every_language
+async def test_a_job_taken_away_or_cancelled_meanwhile_ends_as_the_server_says(
     connection: Connection, database: str, binaries: Path, language: str
 ) -> None:
     clients = Clients(database, binaries)
 
-    async with clients.consuming(language, lease=1) as consumer:  # nobody sweeps
-        if language not in POLLING:
-            await wait_for(lambda: is_on_duty(connection), 10)
-        payload = echo_of(1, seconds=60)
-        first = await insert(connection, kind="conformance.echo", payload=payload)
-        await wait_for(lambda: is_running(connection, first), 10)
-        assert await call(connection, "cancel_job", job_id=first) == "cancel_requested"
-        await consumer.printed(f"{first} conformance.echo cancelled")
+    async def start(kind: str, seconds: float = 1.5) -> int:
+        payload = echo_of(1, seconds)
+        job_id = await insert(connection, kind=f"conformance.{kind}", payload=payload)
+        await wait_for(lambda: is_running(connection, job_id), PATIENCE)
+        return job_id
 
-        second = await insert(connection, kind="conformance.echo", payload=payload)
-        await wait_for(lambda: is_running(connection, second), 10)
-        began = await job(connection, second)
-
-        async def is_extended() -> bool:
-            row = await job(connection, second)
-            return bool(row["lease_expires_at"] > began["lease_expires_at"])
-
-        await wait_for(is_extended, 10)
-        assert began["claimed_by"].startswith(f"{language}-")
-        assert await consumer.stop() == 0
-        await consumer.printed(f"{second} conformance.echo released")
-
-    row = await job(connection, second)
-    assert (row["status"], row["attempt"]) == ("pending", 0)
-    assert not await is_on_duty(connection)
+    async with clients.consuming(language) as consumer:
+        taken = await start("echo")
+        await connection.execute(
+            "update pgwake.jobs_live set lease_id = gen_random_uuid() where id = $1",
+            taken,
+        )
+        await consumer.printed(f"{taken} conformance.echo lost")
+        failed = await start("fail")
+        assert await call(connection, "cancel_job", job_id=failed) == "cancel_requested"
+        await consumer.printed(f"{failed} conformance.fail cancelled")
 
 
 async def is_on_duty(connection: Connection) -> bool:

@@ -111,7 +111,7 @@ build_languages() {
   local program folder=$1 java=$1/usr/share/java sources=(tests/conformance/{go,java}/*)
   unchanged "$folder/built.stamp" "${sources[@]}" && return
   for program in consumer producer contract; do
-    "$folder/bin/go" build -o "$folder/built/go-$program" "tests/conformance/go/$program.go"
+    "$folder/bin/go" build -o "$folder/built/go-$program" "tests/conformance/go/$program"*.go
   done
   "$folder/bin/java" -jar "$java/eclipse-jdt-core.jar" -17 -nowarn -proc:none \
     -classpath "$java/postgresql.jar" -d "$folder/built" tests/conformance/java/*.java

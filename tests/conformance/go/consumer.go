@@ -1,5 +1,5 @@
-// A consumer on lib/pq: DATABASE_URL=... QUEUE=... consumer, until SIGTERM.
-// One job at a time. Goes on duty, as "Being woken" in sql/README.md says.
+// A consumer on lib/pq: DATABASE_URL=... QUEUE=... LEASE=... consumer, until SIGTERM.
+// Claims one job at a time, keeps its lease while it runs, and is on duty ("Being woken" in sql/README.md) between.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
@@ -19,244 +20,169 @@ import (
 	"github.com/lib/pq"
 )
 
-const first, poll = 5 * time.Millisecond, 5 * time.Second
+const poll = 5.0 // seconds until it looks again at the latest
+
+var url, queue, lease = os.Getenv("DATABASE_URL"), getenv("QUEUE", "default"), getenv("LEASE", "30") // seconds
+var worker = fmt.Sprintf("go-%d", os.Getpid())
+
+func getenv(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}
+
+// A session remembers its first error, and does nothing after that.
+type session struct {
+	*sql.Conn
+	err error
+}
+
+// row reads the first row, if there is one, within 30 s.
+func (s *session) row(statement string, values []any, fields ...any) bool {
+	if s.err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	err := s.QueryRowContext(ctx, statement, values...).Scan(fields...)
+	if err != sql.ErrNoRows {
+		s.err = err
+	}
+	return err == nil
+}
+
+func (s *session) ask(call string, values ...any) string {
+	var answer sql.NullString
+	s.row("select "+call, values, &answer)
+	return answer.String
+}
 
 type job struct {
 	id, leaseID, kind string
-	payload           []byte
 	attempt           int
-}
-
-// failure is an error that says when to try again (nil: by the policy), or never.
-type failure struct {
-	message string
-	retryIn *string
-	isFinal bool
-}
-
-func (f failure) Error() string { return f.message }
-
-func echo(ctx context.Context, j job) (any, error) {
-	var payload struct {
-		Number  int
-		Seconds float64
-	}
-	if err := json.Unmarshal(j.payload, &payload); err != nil {
-		return nil, err
-	}
-	select {
-	case <-time.After(time.Duration(payload.Seconds * float64(time.Second))):
-		return map[string]any{"number": payload.Number, "by": "go"}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func failOnce(ctx context.Context, j job) (any, error) {
-	atOnce := "0 seconds"
-	if j.attempt == 1 {
-		return nil, failure{message: "not yet", retryIn: &atOnce}
-	}
-	return echo(ctx, j)
-}
-
-func fail(context.Context, job) (any, error) { return nil, failure{message: "never", isFinal: true} }
-
-var handlers = map[string]func(context.Context, job) (any, error){
-	"conformance.echo": echo, "conformance.fail_once": failOnce, "conformance.fail": fail,
-}
-
-type consumer struct {
-	*sql.Conn
-	queue, worker, lease string
-	beat                 time.Duration
-}
-
-// ask runs a statement and gives its first value.
-func (c consumer) ask(statement string, values ...any) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	var answer sql.NullString
-	err := c.QueryRowContext(ctx, statement, values...).Scan(&answer)
-	return answer.String, err
-}
-
-func (c consumer) claim() (j job, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	err = c.QueryRowContext(ctx,
-		"select id, lease_id, kind, payload, attempt from pgwake.claim_next_job($1, $2, $3)",
-		c.queue, c.worker, c.lease).Scan(&j.id, &j.leaseID, &j.kind, &j.payload, &j.attempt)
-	return j, err
+	payload           []byte
 }
 
 // run says how the job ended.
-func (c consumer) run(stopping context.Context, j job) (string, error) {
-	ctx, stop := context.WithCancel(stopping)
-	defer stop()
-	type end struct {
-		result any
-		err    error
+func (s *session) run(j job, db *sql.DB) string {
+	done := make(chan struct{})
+	defer close(done)
+	go keep(j, db, done)
+	var result any
+	err := fmt.Errorf("unknown kind %s", j.kind)
+	if handle, isKnown := handlers[j.kind]; isKnown {
+		result, err = handle(j)
 	}
-	ended := make(chan end, 1)
-	go func() {
-		handle, known := handlers[j.kind]
-		if !known {
-			ended <- end{nil, fmt.Errorf("unknown kind %s", j.kind)}
-			return
-		}
-		result, err := handle(ctx, j)
-		ended <- end{result, err}
-	}()
-	for {
-		select {
-		case <-time.After(c.beat):
-			kept, err := c.ask("select (pgwake.extend_leases(array[$1::bigint], array[$2::uuid], $3::interval))[1]",
-				j.id, j.leaseID, c.lease)
-			if err != nil {
-				return "", err
-			} else if kept == "lease_lost" {
-				return "lost", nil
-			} else if kept == "cancel_requested" {
-				stop()
-			}
-		case done := <-ended:
-			outcome, err := c.end(stopping, j, done.result, done.err)
-			var refused *pq.Error
-			if errors.As(err, &refused) && refused.Code == "PW002" {
-				return "lost", nil
-			}
-			return outcome, err
-		}
-	}
-}
-
-func (c consumer) end(stopping context.Context, j job, result any, err error) (string, error) {
 	if err == nil {
 		text, _ := json.Marshal(result)
-		_, err = c.ask("select pgwake.complete_job($1, $2, $3)", j.id, j.leaseID, text)
-		return "completed", err
-	} else if stopping.Err() != nil {
-		return c.ask("select (pgwake.release_jobs(array[$1::bigint], array[$2::uuid], 'shutdown'))[1]", j.id, j.leaseID)
+		s.ask("pgwake.complete_job($1, $2, $3)", j.id, j.leaseID, text)
+		if err = s.err; err == nil {
+			return "completed"
+		}
+		s.err = nil // refused, such as a result that is too large: it fails the job
 	}
 	var how failure
 	errors.As(err, &how)
-	return c.ask("select pgwake.fail_job($1, $2, $3, retry_in => $4, retryable => $5)",
+	outcome := s.ask("pgwake.fail_job($1, $2, $3, retry_in => $4, retryable => $5)",
 		j.id, j.leaseID, err.Error(), how.retryIn, !how.isFinal)
+	var refused *pq.Error
+	if errors.As(s.err, &refused) && refused.Code == "PW002" {
+		s.err = nil
+		return "lost" // somebody else has it
+	}
+	return outcome
+}
+
+// keep extends the lease of a job, by another session of the pool, until it is done.
+func keep(j job, db *sql.DB, done <-chan struct{}) {
+	seconds, _ := strconv.ParseFloat(lease, 64)
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Duration(seconds * float64(time.Second) / 3)):
+			db.Exec("select pgwake.extend_leases(array[$1::bigint], array[$2::uuid], $3)", j.id, j.leaseID, lease)
+		}
+	}
+}
+
+// hear tells by woken that the queue was named, to us.
+func hear(notes <-chan *pq.Notification, woken chan<- struct{}, onDuty *atomic.Bool) {
+	for note := range notes { // nil: the session was lost, and is back
+		if note == nil || note.Extra == queue && (onDuty.Load() || note.Channel == "pgwake_baton") {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		}
+	}
 }
 
 // work goes on until it is to stop, or the connection is lost.
-func (c consumer) work(stopping context.Context, woken <-chan struct{}, onDuty *atomic.Bool) error {
-	pause := first
-	for stopping.Err() == nil {
-		select { // forget, before each claim
-		case <-woken:
-		default:
-		}
-		j, err := c.claim()
-		if err == nil {
-			if err := c.unpark(onDuty); err != nil {
-				return err
-			}
-			outcome, err := c.run(stopping, j)
-			if err != nil {
-				return err
-			}
-			fmt.Println(j.id, j.kind, outcome)
-			pause = first
-			continue
-		} else if err != sql.ErrNoRows {
-			return err
-		}
-		if !onDuty.Load() {
-			parked, err := c.ask("select pgwake.park($1)", c.queue)
-			if err != nil {
-				return err
-			}
-			if parked == "true" {
-				onDuty.Store(true)
-				pause = first
-				continue // look once more
-			}
-		}
-		due, err := c.ask("select extract(epoch from pgwake.next_run_at($1) - now())", c.queue)
-		if err != nil {
-			return err
-		}
-		most := poll
-		if onDuty.Load() {
-			most = pause
-			seconds, _ := strconv.ParseFloat(due, 64)
-			if wait := time.Duration(seconds * float64(time.Second)); wait > 0 && wait < pause {
-				most = wait
-			}
-		}
-		select {
-		case <-woken:
-		case <-time.After(most):
-		case <-stopping.Done():
-		}
-		if pause *= 2; pause > poll {
-			pause = poll
-		}
-	}
-	return c.unpark(onDuty)
-}
-
-func (c consumer) unpark(onDuty *atomic.Bool) (err error) {
-	if onDuty.Swap(false) {
-		_, err = c.ask("select pgwake.unpark($1)", c.queue)
-	}
-	return err
-}
-
-// connect works on a connection of its own, beside the one that listens, until that ends.
-func (c consumer) connect(stopping context.Context, url string) error {
-	database, err := sql.Open("postgres", url)
+func work(stopping context.Context) error {
+	db, _ := sql.Open("postgres", url)
+	defer db.Close()
+	connection, err := db.Conn(stopping)
 	if err != nil {
 		return err
 	}
-	defer database.Close()
-	onDuty, woken := &atomic.Bool{}, make(chan struct{}, 1)
 	listener := pq.NewListener(url, time.Second, time.Second, nil)
 	defer listener.Close()
+	woken, onDuty := make(chan struct{}, 1), &atomic.Bool{}
+	go hear(listener.Notify, woken, onDuty)
 	for _, channel := range []string{"pgwake", "pgwake_baton"} {
 		if err := listener.Listen(channel); err != nil {
 			return err
 		}
 	}
-	go func() {
-		for note := range listener.Notify { // nil: it was lost, and is back
-			if note == nil || note.Extra == c.queue && (onDuty.Load() || note.Channel == "pgwake_baton") {
-				select {
-				case woken <- struct{}{}:
-				default:
-				}
+	s := &session{Conn: connection}
+	fmt.Println("ready")
+	pause := poll
+	for stopping.Err() == nil && s.err == nil {
+		select { // forgets what has been heard: before each claim, never after it
+		case <-woken:
+		default:
+		}
+		var j job
+		claim := "select id, lease_id, kind, attempt, payload from pgwake.claim_next_job($1, $2, $3)"
+		isClaimed := s.row(claim, []any{queue, worker, lease}, &j.id, &j.leaseID, &j.kind, &j.attempt, &j.payload)
+		if isClaimed && onDuty.Swap(false) {
+			s.ask("pgwake.unpark($1)", queue)
+		}
+		if isClaimed {
+			if outcome := s.run(j, db); s.err == nil {
+				fmt.Println(j.id, j.kind, outcome)
+			}
+		} else if !onDuty.Load() && s.ask("pgwake.park($1)", queue) == "true" {
+			onDuty.Store(true)
+			pause = 0.005 // and looks once more
+		} else {
+			due, _ := strconv.ParseFloat(s.ask("extract(epoch from pgwake.next_run_at($1) - now())", queue), 64)
+			most := poll
+			if onDuty.Load() && due > 0 {
+				most = math.Min(due, pause)
+			} else if onDuty.Load() {
+				most = pause
+			}
+			pause = math.Min(2*pause, poll)
+			select {
+			case <-woken:
+			case <-time.After(time.Duration(most * float64(time.Second))):
+			case <-stopping.Done():
 			}
 		}
-	}()
-	if c.Conn, err = database.Conn(stopping); err != nil {
-		return err
 	}
-	fmt.Println("ready")
-	return c.work(stopping, woken, onDuty)
+	if onDuty.Load() {
+		s.ask("pgwake.unpark($1)", queue)
+	}
+	return s.err
 }
 
 func main() {
 	stopping, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	lease, err := strconv.Atoi(os.Getenv("LEASE"))
-	if err != nil {
-		lease = 30
-	}
-	c := consumer{
-		queue: os.Getenv("QUEUE"), worker: fmt.Sprintf("go-%d", os.Getpid()),
-		lease: fmt.Sprintf("%d seconds", lease), beat: time.Duration(lease) * time.Second / 3,
-	}
-	if c.queue == "" {
-		c.queue = "default"
-	}
 	for stopping.Err() == nil {
-		if err := c.connect(stopping, os.Getenv("DATABASE_URL")); err != nil && stopping.Err() == nil {
+		if err := work(stopping); err != nil {
 			log.Print(err)
 			time.Sleep(time.Second)
 		}

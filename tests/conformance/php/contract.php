@@ -2,16 +2,9 @@
 // Runs a contract through pdo_pgsql: DATABASE_URL=... php contract.php FILE
 // The format is in ../README.md. Exit code 0: each step went as expected; 1: one did not.
 declare(strict_types=1);
+require __DIR__ . '/connect.php';
 
 const PLACE = '/\{(\w+)\}/';
-
-function connect(): PDO
-{
-    $url = parse_url(getenv('DATABASE_URL'));
-    return new PDO(
-        "pgsql:host={$url['host']};port=" . ($url['port'] ?? 5432) . ';dbname=' . substr($url['path'], 1) . ';' . strtr($url['query'] ?? '', '&', ';'),
-        urldecode($url['user']), urldecode($url['pass'] ?? ''), [PDO::PGSQL_ATTR_DISABLE_PREPARES => true]);
-}
 
 // Runs a statement with the values in place; returns its first value, or what stands for it, and the SQLSTATE.
 function answer(PDO $session, string $sql, array $values): array

@@ -2,13 +2,11 @@
 // A producer of pgwake in PHP (pdo_pgsql): plain inserts in transactions of the caller's own.
 // php producer.php N [PREFIX]; environment: DATABASE_URL, QUEUE (default).
 declare(strict_types=1);
+require __DIR__ . '/connect.php';
 
 $count = (int) $argv[1];
 $prefix = $argv[2] ?? 'php-';
-$url = parse_url(getenv('DATABASE_URL'));
-$db = new PDO(
-    "pgsql:host={$url['host']};port=" . ($url['port'] ?? 5432) . ';dbname=' . substr($url['path'], 1) . ';' . strtr($url['query'] ?? '', '&', ';'),
-    urldecode($url['user']), urldecode($url['pass'] ?? ''));
+$db = connect();
 $statement = $db->prepare(<<<'SQL'
     insert into pgwake.jobs (queue, kind, payload, metadata, unique_key, priority)
     values (?, 'conformance.echo', ?, ?, ?, ?)

@@ -1,122 +1,69 @@
-# A consumer of pgwake in Ruby (gem pg): claims one job at a time, extends its lease while
-# the handler runs, sleeps on duty by LISTEN ("Being woken" in sql/README.md).
-# Environment: DATABASE_URL, QUEUE (default), LEASE (seconds, 30). SIGTERM gives a running
-# job back. Somebody has to sweep leases that ran out: a pgwake worker, or cron.
+# A consumer on the gem pg: DATABASE_URL=... QUEUE=... LEASE=... ruby consumer.rb, until SIGTERM.
+# Claims one job at a time, keeps its lease while it runs, and is on duty ("Being woken" in sql/README.md) between.
 require "json"
 require "pg"
+require_relative "handlers"
 
 QUEUE = ENV.fetch("QUEUE", "default")
-LEASE = Integer(ENV.fetch("LEASE", "30"))
-POLL = 5 # seconds until the next look at most, should a notification be lost
+LEASE = ENV.fetch("LEASE", "30") # seconds
+POLL = 5 # seconds until it looks again at the latest
 
-Again = Class.new(StandardError) # the job fails, and is due again at once
-Never = Class.new(StandardError) # the job fails for good
-Stop = Class.new(StandardError) # SIGTERM
+def row(call, *values) = @db.exec_params("select * from #{call}", values).first
+def ask(call, *values) = row(call, *values).values.first
 
-ECHO = lambda do |job|
-  sleep(job["payload"]["seconds"] || 0)
-  { number: job["payload"]["number"], by: "ruby" }
-end
-HANDLERS = {
-  "conformance.echo" => ECHO,
-  "conformance.fail_once" => ->(job) { job["attempt"] == "1" ? raise(Again, "not yet") : ECHO.call(job) },
-  "conformance.fail" => ->(_) { raise Never, "never" }
-}.freeze
-
-def ask(db, call, *arguments) = db.exec_params("select #{call}", arguments).getvalue(0, 0)
-def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-# Where SIGTERM may break in; elsewhere it waits.
-def interruptible
-  $open = true
-  raise Stop if $stop
-
-  yield
-ensure
-  $open = false
-end
-
-# Runs the handler; returns the call that ends its job.
-def handle(job)
-  handler = HANDLERS.fetch(job["kind"]) { raise "unknown kind #{job["kind"]}" }
-  result = handler.call(job.merge("payload" => JSON.parse(job["payload"])))
-  ["pgwake.complete_job($1, $2, $3)", result.to_json]
-rescue Exception => e # whatever it is, it fails the job
-  ["pgwake.fail_job($1, $2, $3, retry_in => $4, retryable => $5)",
-   e.message, ("0 seconds" if e.is_a?(Again)), !e.is_a?(Never)]
-end
-
-# Runs a job and keeps its lease; returns how it ended.
-def run(db, job)
-  key = job.values_at("id", "lease_id")
-  handler = Thread.new { handle(job) }
-  until interruptible { handler.join(LEASE / 3.0) }
-    case ask(db, "(pgwake.extend_leases(array[$1::bigint], array[$2::uuid], make_interval(secs => $3)))[1]", *key, LEASE)
-    when "cancel_requested" then return ask(db, "pgwake.fail_job($1, $2, 'stopped')", *key)
-    when "lease_lost", "no_such_job" then return "lost"
-    end
+def run(job) # says how it ended
+  mine = job.values_at("id", "lease_id")
+  handle = HANDLERS.fetch(job["kind"], ->(*) { raise "unknown kind #{job["kind"]}" })
+  handling = Thread.new { handle.call(JSON.parse(job["payload"]), job) }
+  begin
+    keep = "pgwake.extend_leases(array[$1::bigint], array[$2::uuid], $3)"
+    ask(keep, *mine, LEASE) until handling.join(LEASE.to_f / 3)
+    ask("pgwake.complete_job($1, $2, $3)", *mine, handling.value.to_json)
+    "completed"
+  rescue StandardError, ScriptError => e
+    how = [e.retry_in, e.retryable] if e.is_a?(Failure)
+    ask("pgwake.fail_job($1, $2, $3, retry_in => $4, retryable => $5)", *mine, e.message, *(how || [nil, true]))
   end
-  call, *arguments = handler.value
-  answer = ask(db, call, *key, *arguments)
-  answer.empty? ? "completed" : answer
-rescue Stop
-  ask(db, "pgwake.release_jobs(array[$1::bigint], array[$2::uuid], 'shutdown')", *key)
-  "released"
-rescue PG::Error => e
-  e.result&.error_field(PG::PG_DIAG_SQLSTATE) == "PW002" ? "lost" : raise
+rescue PG::ServerError => e
+  e.result&.error_field(PG::PG_DIAG_SQLSTATE) == "PW002" ? "lost" : raise # somebody else has it
 ensure
-  handler.kill
+  handling.kill
 end
 
-# Sleeps until a notification for this consumer, or so many seconds.
-def doze(db, seconds, on_duty)
-  wake_at = now + seconds
-  until (left = wake_at - now) <= 0
-    interruptible do
-      db.wait_for_notify(left) { |channel, _, queue| wake_at = 0 if queue == QUEUE && (on_duty || channel == "pgwake_baton") }
-    end
+def doze(seconds) # until the queue is named
+  wake_at = Time.now + seconds
+  while !$stopping && (left = wake_at - Time.now).positive?
+    @db.wait_for_notify([left, 0.2].min) { |on, _, name| return if name == QUEUE && (@on_duty || on == "pgwake_baton") }
   end
-rescue Stop
-  nil
 end
 
-def work(db)
-  db.exec("listen pgwake; listen pgwake_baton")
+def work
+  @db = PG.connect(ENV.fetch("DATABASE_URL"))
+  @db.exec("listen pgwake; listen pgwake_baton")
   puts "ready"
-  on_duty = false
-  pause = 0.005
-  until $stop
-    nil while db.notifies # forgotten before the claim, never after it
-    job = db.exec_params("select id, lease_id, kind, payload, attempt from pgwake.claim_next_job($1, $2, make_interval(secs => $3))",
-                         [QUEUE, "ruby-#{Process.pid}", LEASE]).first
+  @on_duty = false
+  until $stopping
+    nil while @db.notifies # forgets what has been heard: before each claim, never after it
+    job = row("pgwake.claim_next_job($1, $2, $3)", QUEUE, "ruby-#{Process.pid}", LEASE)
+    @on_duty = ask("pgwake.unpark($1)", QUEUE) != "t" if @on_duty && job
     if job
-      ask(db, "pgwake.unpark($1)", QUEUE) if on_duty
-      on_duty = false
-      puts "#{job["id"]} #{job["kind"]} #{run(db, job)}"
-    elsif on_duty
-      # Soon at first: who inserted before it was on duty, and commits now, does not notify.
-      doze(db, Float(ask(db, "least(nullif(greatest(extract(epoch from pgwake.next_run_at($1) - now()), 0), 0), $2)", QUEUE, pause)), true)
-      pause = [2 * pause, POLL].min
-    elsif ask(db, "pgwake.park($1)", QUEUE) == "t"
-      on_duty = true # and looks once more
-      pause = 0.005
+      puts "#{job["id"]} #{job["kind"]} #{run(job)}"
+    elsif !@on_duty && (@on_duty = ask("pgwake.park($1)", QUEUE) == "t")
+      pause = 0.0025 # and looks once more
     else
-      doze(db, POLL, false)
+      due = ask("extract(epoch from pgwake.next_run_at($1) - now())", QUEUE).to_f
+      doze(@on_duty ? [pause *= 2, due.positive? ? due : POLL, POLL].min : POLL)
     end
   end
-  ask(db, "pgwake.unpark($1)", QUEUE) if on_duty
+  ask("pgwake.unpark($1)", QUEUE) if @on_duty
+rescue PG::Error => e
+  warn e.message
+  sleep(1)
+ensure
+  @db&.close
 end
 
 $stdout.sync = true
-trap("TERM") do
-  $stop = true
-  raise Stop if $open
-end
-until $stop
-  begin
-    PG.connect(ENV.fetch("DATABASE_URL")) { |db| work(db) }
-  rescue PG::Error => e
-    warn e.message
-    sleep(1) unless $stop
-  end
-end
+Thread.report_on_exception = false
+trap("TERM") { $stopping = true }
+work until $stopping

@@ -143,7 +143,7 @@ async def test_a_client_that_leaves_before_its_transaction_is_known_leaves_none(
     )
 
     async def has_begun() -> bool:
-        return await connection.fetchval(states) == "idle in transaction"
+        return bool(await connection.fetchval(states) == "idle in transaction")
 
     async def ask(session: Connection) -> Any:
         return await session.fetchval("select 1")

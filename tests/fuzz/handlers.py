@@ -12,6 +12,6 @@ async def good(number: int) -> int:
     return number
 
 
-@job("echo", queue="default", max_attempts=2)
+@job("fuzz.echo", queue="default", max_attempts=2)
 async def echo(kind: str, priority: int = 0, **others: Any) -> dict[str, Any]:
     return {"kind": kind, "priority": priority, **others}

@@ -28,7 +28,8 @@ PATIENCE = 60.0  # seconds
 VICTIMS = """
 insert into pgwake.jobs
   (queue, kind, payload, unique_key, concurrency_key, max_attempts)
-select (array['fuzz', 'q1', 'k1'])[1 + n %% 3], (array['fuzz', 'echo'])[1 + n %% 2],
+select (array['fuzz', 'q1', 'k1'])[1 + n %% 3],
+  (array['fuzz', 'fuzz.echo'])[1 + n %% 2],
   '{"a": 1}', case n %% 4 when 0 then 'u' || n end, case n %% 5 when 0 then 'k1' end,
   case n %% 6 when 0 then 1 end
 from generate_series(1, %s) as n

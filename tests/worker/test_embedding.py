@@ -19,9 +19,12 @@ async def left_nothing(connection: Connection) -> None:
     async def no_session_is_left() -> bool:
         return not await sessions(connection)
 
+    async def no_thread_is_left() -> bool:
+        names = [thread.name for thread in threading.enumerate()]
+        return not [name for name in names if name.startswith("pgwake-lifeline")]
+
     await wait_for(no_session_is_left)
-    names = [thread.name for thread in threading.enumerate()]
-    assert not [name for name in names if name.startswith("pgwake-lifeline")]
+    await wait_for(no_thread_is_left)  # it has told of its end before it is gone
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

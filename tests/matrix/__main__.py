@@ -136,7 +136,7 @@ def _run(
     began = time.monotonic()
     with TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        options = ["-q", "-n", str(processes), "--dist", "loadgroup"]
+        options = ["-q", "-n", str(processes)]
         subprocess.run(
             [
                 str(CHECKOUT / "tests" / "run"),

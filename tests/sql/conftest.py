@@ -11,29 +11,12 @@ import pytest
 from sql.life import Login, Session
 from support import Connect, Connection, RoleUrl
 
-FILLED = {"queue_at", "keys_at", "children_at"}  # take seconds, and last for a module
-
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     # The wheel's server has no plpgsql_check, Debian's has.
     if collection_path.name == "test_plpgsql_check.py":
         return config.getoption("--pg") != "debian" or None
     return None
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give all tests on one of the databases with a million jobs to one process.
-
-    With -n and --dist loadgroup, it is filled once, and not once a process.
-    """
-    for item in items:
-        if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
-            continue
-        parameters = item.callspec.params
-        for fixture in FILLED & parameters.keys():
-            group = f"{fixture} {parameters[fixture]}"
-            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from pgwake.chaos.load import Load, prepare
 from pgwake.chaos.run import END_SECONDS, until_ended
 from pgwake.chaos.stage import Stage
 from pgwake.chaos.strike import Strike
-from pgwake.connection import LOST, Connection
+from pgwake.connection import FAULTS as NO_ANSWER
+from pgwake.connection import Connection
 from pgwake.embedded import EmbeddedServer
 from pgwake.session import Session
 
@@ -33,7 +34,6 @@ ANSWER_SECONDS = 5.0
 QUESTION_SECONDS = 30.0
 MIX_SHARE = 0.2  # of the rate
 MIX_SLOTS = 10
-NO_ANSWER = (*LOST, asyncpg.PostgresError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,7 @@ async def run(
                 has_disk="disk-full" in plan.faults,
             )
         )
-        spared = Team(
-            stage.crew._command, stage.crew._environment, folder / "spared.log"
-        )
+        spared = stage.crew.team("spared")
         stack.push_async_callback(asyncio.to_thread, _stop, spared)
         load = Load(stage.relay.url, this, rate=plan.rate * (1 - MIX_SHARE))
         looks = _Looks(stage, spared)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import asyncpg
 
+from pgwake.bench.measure import stat_fields
 from pgwake.connection import Connection
 
 from .lines import Of
@@ -181,8 +182,7 @@ def _each(
 
 def _process(pid: int) -> Process:
     """Of the fields of /proc/PID/stat behind the name, the 20th is when it began."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return Process(pid, int(fields[19]))
+    return Process(pid, int(stat_fields(pid)[19]))
 
 
 def _server_status(pid: int) -> dict[str, float]:

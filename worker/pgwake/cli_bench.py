@@ -25,7 +25,7 @@ from pgwake.queue.adoption import get_adoption
 from pgwake.queue.bench import server_version
 from pgwake.scratch import scratch_queue
 from pgwake.settings import Settings
-from pgwake.terminal import Url, cell, console, note, say, wrong_usage
+from pgwake.terminal import InProduction, Url, cell, console, note, say, wrong_usage
 from pgwake.version import __version__
 
 JOBS, QUICK_JOBS = 10_000, 500
@@ -71,12 +71,7 @@ def bench(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the jobs there until the next run.")
     ] = False,
-    in_production: Annotated[
-        bool,
-        typer.Option(
-            "--in-production", help="Go on where the environment is production."
-        ),
-    ] = False,
+    in_production: InProduction = False,
     database_url: Url = None,
 ) -> None:
     """Measure pgwake on a database, and compare with the last time.

@@ -24,6 +24,7 @@ from pgwake.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError
 from pgwake.settings import Settings
 from pgwake.terminal import (
+    InProduction,
     Json,
     Url,
     Yes,
@@ -88,12 +89,7 @@ def chaos(
             metavar="FOLDER", help="Keep the logs there, and all in the database."
         ),
     ] = None,
-    in_production: Annotated[
-        bool,
-        typer.Option(
-            "--in-production", help="Even where the environment is production."
-        ),
-    ] = False,
+    in_production: InProduction = False,
     yes: Yes = False,
     json_output: Json = False,
     database_url: Url = None,

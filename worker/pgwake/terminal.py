@@ -34,6 +34,10 @@ Url = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+InProduction = Annotated[
+    bool,
+    typer.Option("--in-production", help="Even where the environment is production."),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
 ]

@@ -53,22 +53,22 @@ def _postmaster(backend: int) -> int | None:
     """The process that a backend is a child of, if it runs on this machine."""
     with suppress(OSError):
         if "postgres" in (_PROC / str(backend) / "comm").read_text():
-            return int(_stat(backend)[1])
+            return int(stat_fields(backend)[1])
     return None
 
 
 def cpu_seconds(pid: int) -> float:
     """CPU of a process and of its children, those that have ended included."""
-    total = sum(map(int, _stat(pid)[11:15])) / _TICKS
+    total = sum(map(int, stat_fields(pid)[11:15])) / _TICKS
     for child in _PROC.glob("[0-9]*"):
         with suppress(OSError, IndexError):
-            fields = _stat(int(child.name))
+            fields = stat_fields(int(child.name))
             if int(fields[1]) == pid:
                 total += sum(map(int, fields[11:15])) / _TICKS
     return total
 
 
-def _stat(pid: int) -> list[str]:
+def stat_fields(pid: int) -> list[str]:
     """The fields of /proc/PID/stat behind the name: state, parent, ..."""
     return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 

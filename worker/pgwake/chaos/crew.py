@@ -193,8 +193,12 @@ class Crew:
     def start(self) -> None:
         """Start all."""
         for number in range(1, self._count + 1):
-            log = self._folder / f"workers-{number}.log"
-            self.teams.append(Team(self._command, self._environment, log))
+            self.teams.append(self.team(f"workers-{number}"))
+
+    def team(self, name: str) -> Team:
+        """Start one like those of the crew; its log has the name."""
+        log = self._folder / f"{name}.log"
+        return Team(self._command, self._environment, log)
 
     async def until_working(self) -> None:
         """Wait until all work.

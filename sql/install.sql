@@ -138,6 +138,7 @@ set local lock_timeout = '10s';
 \ir functions/get_job.sql
 \ir functions/get_parent_results.sql
 \ir functions/next_run_at.sql
+\ir functions/claim_or_park.sql
 \ir functions/next_suspect_at.sql
 \ir functions/is_live.sql
 \ir functions/report_worker.sql

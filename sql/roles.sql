@@ -120,6 +120,7 @@ grant execute on function
   pgwake.claim_batch,
   pgwake.claim_jobs,
   pgwake.claim_next_job,
+  pgwake.claim_or_park,
   pgwake.complete_job,
   pgwake.complete_jobs,
   pgwake.declare_kinds,

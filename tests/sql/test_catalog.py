@@ -30,6 +30,13 @@ SIGNATURES = {
     "claim_next_job": (
         "queue text, worker text, lease interval -> SETOF pgwake.claimed_job"
     ),
+    "claim_or_park": (
+        "queue text, worker text, lease interval, poll interval -> TABLE(id bigint,"
+        " lease_id uuid, kind text, payload jsonb, attempt integer, max_attempts"
+        " integer, lease_expires_at timestamp with time zone, created_at timestamp with"
+        " time zone, metadata jsonb, options jsonb, wait_seconds double precision,"
+        " is_on_duty boolean)"
+    ),
     "complete_job": "job_id bigint, lease_id uuid, result jsonb -> void",
     "complete_jobs": "job_ids bigint[], lease_ids uuid[], results jsonb[] -> text[]",
     "declare_kinds": "kinds jsonb, version text, worker text -> integer",

@@ -197,6 +197,8 @@ async def test_there_is_no_wait_for_a_job_that_is_not_there(queue: AsyncQueue) -
         await queue.wait_for(ABSENT)
     with pytest.raises(InvalidArgumentError, match="job_id is '1': use a job's id"):
         await queue.wait_for("1")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="timeout is nan"):
+        await queue.wait_for(1, float("nan"))
 
 
 async def test_a_transaction_that_sees_nothing_new_can_not_wait(
@@ -259,6 +261,17 @@ async def test_the_command_gives_up_when_its_time_is_up(
 
     assert (answer.code, answer.output) == (75, "")
     assert f"job {job_id} has not ended within 0.2 s" in answer.errors
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e400", "-1"])
+@pytest.mark.parametrize("command", [["wait", "1"], ["drain", "q"]])
+async def test_a_command_that_waits_refuses_a_time_that_never_comes(
+    pgwake: Pgwake, command: list[str], seconds: str
+) -> None:
+    answer = await pgwake(*command, "--timeout", seconds)
+
+    assert (answer.code, answer.output) == (2, "")
+    assert "--timeout" in answer.errors
 
 
 async def test_the_command_refuses_a_job_that_is_not_there(pgwake: Pgwake) -> None:

@@ -162,7 +162,10 @@ def resume(
 def drain(
     queue_name: QueueName,
     timeout: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait at most.")
+        float,
+        typer.Option(
+            min=0, max=1e9, metavar="SECONDS", help="How long to wait at most."
+        ),
     ] = 300.0,
     as_json: Json = False,
     database_url: Url = None,

@@ -17,7 +17,12 @@ def wait(
     job_id: Annotated[int, typer.Argument(metavar="ID", show_default=False)],
     timeout: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="How long to wait at most."),
+        typer.Option(
+            min=0,
+            max=1e9,
+            metavar="SECONDS",
+            help="How long to wait at most; by default for ever.",
+        ),
     ] = None,
     as_json: Json = False,
     database_url: Url = None,

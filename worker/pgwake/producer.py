@@ -161,7 +161,7 @@ class AsyncQueue:
             WaitTimeoutError: It has not ended by then; it is a TimeoutError.
             NoSuchJobError: There is none, or it was deleted.
             InvalidArgumentError: This very transaction has added it, or can't see its
-                end.
+                end; or the timeout is nan.
         """
         wait = Wait(_id(job_id), timeout)
         async with self._news.of(job_id) as news:

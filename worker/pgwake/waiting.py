@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from math import isnan
 from time import monotonic
 from typing import Any, Literal
 
@@ -50,9 +51,14 @@ class Wait:
     Args:
         job_id: The job.
         timeout: Seconds to wait at most; None: for ever.
+
+    Raises:
+        InvalidArgumentError: The time is no number.
     """
 
     def __init__(self, job_id: int, timeout: float | None) -> None:
+        if timeout is not None and isnan(timeout):
+            raise InvalidArgumentError("timeout is nan: give seconds, or None")
         self.question = producer.look(job_id)
         self._job_id = job_id
         self._timeout = timeout

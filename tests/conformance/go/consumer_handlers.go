@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -28,7 +29,7 @@ func echo(j job) (any, error) {
 }
 
 func failOnce(j job) (any, error) {
-	if j.attempt == 1 {
+	if *j.attempt == 1 {
 		atOnce := "0 seconds"
 		return nil, failure{message: "not yet", retryIn: &atOnce}
 	}
@@ -44,4 +45,17 @@ func fail(j job) (any, error) {
 
 var handlers = map[string]func(job) (any, error){
 	"conformance.echo": echo, "conformance.fail_once": failOnce, "conformance.fail": fail,
+}
+
+// handle returns the result, as JSON.
+func handle(j job) ([]byte, error) {
+	handler, isKnown := handlers[*j.kind]
+	if !isKnown {
+		return nil, fmt.Errorf("unknown kind %s", *j.kind)
+	}
+	result, err := handler(j)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(result)
 }

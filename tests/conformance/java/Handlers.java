@@ -2,12 +2,12 @@ import java.util.Map;
 import java.util.regex.Pattern;
 
 /**
- * What Consumer does with a job of each kind: yours go here. A handler returns the result as JSON. What it throws fails
+ * What becomes of a job of each kind: yours go here. A handler returns the result as JSON. What it throws fails
  * the attempt; a Failure says when to try again (an interval; null: by the policy), or never.
  */
 class Handlers {
     interface Handler {
-        String handle(Consumer.Job job) throws Exception;
+        String handle(Job job) throws Exception;
     }
 
     static class Failure extends Exception {
@@ -32,13 +32,18 @@ class Handlers {
             throw new Failure("never", null, false);
         });
 
-    static String echo(Consumer.Job job) throws InterruptedException {
+    static Handler of(String kind) throws Exception {
+        if (!KINDS.containsKey(kind)) throw new Exception("unknown kind " + kind);
+        return KINDS.get(kind);
+    }
+
+    static String echo(Job job) throws InterruptedException {
         Thread.sleep((long) (1000 * Double.parseDouble(field(job, "seconds"))));
         return "{\"number\": %s, \"by\": \"java\"}".formatted(field(job, "number"));
     }
 
     /** A number of the payload, or 0; an application has a library for that. */
-    static String field(Consumer.Job job, String name) {
+    static String field(Job job, String name) {
         var field = Pattern.compile("\"" + name + "\": ([0-9.]+)").matcher(job.payload());
         return field.find() ? field.group(1) : "0";
     }

@@ -5,7 +5,7 @@ const { Client } = require('pg')
 const handlers = require('./handlers')
 
 const { DATABASE_URL, QUEUE: queue = 'default', LEASE: lease = '30' } = process.env // the lease in seconds
-const name = `node-${process.pid}`, POLL = 5 // seconds until it looks again at the latest
+const name = `node-${process.pid}`
 let stopping = false, wake = new AbortController()
 process.on('SIGTERM', () => { stopping = true; wake.abort() })
 
@@ -27,7 +27,7 @@ const orLost = (error) => { if (error.code === 'PW002') return 'lost'; throw err
 
 async function work(client) {
   const ask = async (call, ...values) => (await client.query(`select ${call} as answer`, values)).rows[0].answer
-  let onDuty = false, pause
+  let onDuty = false
   client.on('error', () => wake.abort()).on('notification', ({ channel, payload }) => {
     if (payload === queue && (onDuty || channel === 'pgwake_baton')) wake.abort()
   })
@@ -36,15 +36,10 @@ async function work(client) {
   console.log('ready')
   while (!stopping) {
     wake = new AbortController() // forgets what has been heard: before each claim, never after it
-    const { rows: [job] } = await client.query('select * from pgwake.claim_next_job($1, $2, $3)', [queue, name, lease])
-    if (job && onDuty) onDuty = !(await ask('pgwake.unpark($1)', queue))
-    if (job) console.log(job.id, job.kind, await run(job, ask).catch(orLost))
-    else if (!onDuty && (onDuty = await ask('pgwake.park($1)', queue))) pause = 0.0025 // and looks once more
-    else {
-      const due = await ask('extract(epoch from pgwake.next_run_at($1) - now())', queue)
-      const seconds = onDuty ? Math.min(pause *= 2, due > 0 ? due : POLL, POLL) : POLL
-      await sleep(1000 * seconds, null, { signal: wake.signal }).catch(() => {})
-    }
+    const { rows: [job] } = await client.query('select * from pgwake.claim_or_park($1, $2, $3)', [queue, name, lease])
+    onDuty = job.is_on_duty
+    if (job.id) console.log(job.id, job.kind, await run(job, ask).catch(orLost))
+    else await sleep(1000 * job.wait_seconds, null, { signal: wake.signal }).catch(() => {})
   }
   if (onDuty) await ask('pgwake.unpark($1)', queue)
 }

@@ -2,7 +2,7 @@
 // Runs a contract through pdo_pgsql: DATABASE_URL=... php contract.php FILE
 // The format is in ../README.md. Exit code 0: each step went as expected; 1: one did not.
 declare(strict_types=1);
-require __DIR__ . '/connect.php';
+require __DIR__ . '/database.php';
 
 const PLACE = '/\{(\w+)\}/';
 

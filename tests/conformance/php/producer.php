@@ -2,7 +2,7 @@
 // A producer of pgwake in PHP (pdo_pgsql): plain inserts in transactions of the caller's own.
 // php producer.php N [PREFIX]; environment: DATABASE_URL, QUEUE (default).
 declare(strict_types=1);
-require __DIR__ . '/connect.php';
+require __DIR__ . '/database.php';
 
 $count = (int) $argv[1];
 $prefix = $argv[2] ?? 'php-';

@@ -6,10 +6,8 @@ require_relative "handlers"
 
 QUEUE = ENV.fetch("QUEUE", "default")
 LEASE = ENV.fetch("LEASE", "30") # seconds
-POLL = 5 # seconds until it looks again at the latest
 
 def row(call, *values) = @db.exec_params("select * from #{call}", values).first
-def ask(call, *values) = row(call, *values).values.first
 
 def run(job) # says how it ended
   mine = job.values_at("id", "lease_id")
@@ -17,12 +15,13 @@ def run(job) # says how it ended
   handling = Thread.new { handle.call(JSON.parse(job["payload"]), job) }
   begin
     keep = "pgwake.extend_leases(array[$1::bigint], array[$2::uuid], $3)"
-    ask(keep, *mine, LEASE) until handling.join(LEASE.to_f / 3)
-    ask("pgwake.complete_job($1, $2, $3)", *mine, handling.value.to_json)
+    row(keep, *mine, LEASE) until handling.join(LEASE.to_f / 3)
+    row("pgwake.complete_job($1, $2, $3)", *mine, handling.value.to_json)
     "completed"
   rescue StandardError, ScriptError => e
     how = [e.retry_in, e.retryable] if e.is_a?(Failure)
-    ask("pgwake.fail_job($1, $2, $3, retry_in => $4, retryable => $5)", *mine, e.message, *(how || [nil, true]))
+    fail = "pgwake.fail_job($1, $2, $3, retry_in => $4, retryable => $5)"
+    row(fail, *mine, e.message, *(how || [nil, true]))["fail_job"]
   end
 rescue PG::ServerError => e
   e.result&.error_field(PG::PG_DIAG_SQLSTATE) == "PW002" ? "lost" : raise # somebody else has it
@@ -30,10 +29,10 @@ ensure
   handling.kill
 end
 
-def doze(seconds) # until the queue is named
+def doze(seconds, on_duty) # until the queue is named
   wake_at = Time.now + seconds
   while !$stopping && (left = wake_at - Time.now).positive?
-    @db.wait_for_notify([left, 0.2].min) { |on, _, name| return if name == QUEUE && (@on_duty || on == "pgwake_baton") }
+    @db.wait_for_notify([left, 0.2].min) { |on, _, name| return if name == QUEUE && (on_duty || on == "pgwake_baton") }
   end
 end
 
@@ -41,21 +40,13 @@ def work
   @db = PG.connect(ENV.fetch("DATABASE_URL"))
   @db.exec("listen pgwake; listen pgwake_baton")
   puts "ready"
-  @on_duty = false
   until $stopping
     nil while @db.notifies # forgets what has been heard: before each claim, never after it
-    job = row("pgwake.claim_next_job($1, $2, $3)", QUEUE, "ruby-#{Process.pid}", LEASE)
-    @on_duty = ask("pgwake.unpark($1)", QUEUE) != "t" if @on_duty && job
-    if job
-      puts "#{job["id"]} #{job["kind"]} #{run(job)}"
-    elsif !@on_duty && (@on_duty = ask("pgwake.park($1)", QUEUE) == "t")
-      pause = 0.0025 # and looks once more
-    else
-      due = ask("extract(epoch from pgwake.next_run_at($1) - now())", QUEUE).to_f
-      doze(@on_duty ? [pause *= 2, due.positive? ? due : POLL, POLL].min : POLL)
-    end
+    job = row("pgwake.claim_or_park($1, $2, $3)", QUEUE, "ruby-#{Process.pid}", LEASE)
+    on_duty = job["is_on_duty"] == "t"
+    job["id"] ? puts("#{job["id"]} #{job["kind"]} #{run(job)}") : doze(job["wait_seconds"].to_f, on_duty)
   end
-  ask("pgwake.unpark($1)", QUEUE) if @on_duty
+  row("pgwake.unpark($1)", QUEUE) if on_duty
 rescue PG::Error => e
   warn e.message
   sleep(1)

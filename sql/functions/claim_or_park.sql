@@ -1,0 +1,77 @@
+-- Claims the next due job of a queue as claim_next_job does; if there is none, goes on
+-- duty (see park) and says how long to sleep. The whole loop of a consumer that is woken:
+-- LISTEN pgwake and pgwake_baton once, then call this, run the job or sleep, and again.
+--
+-- Returns one row. A job: the fields of claimed_job but the queue; the session is off duty
+-- now. No job: id is null, and wait_seconds says how long to sleep at most. What ends the
+-- sleep is a notification with the queue as its payload, on pgwake_baton, or if is_on_duty
+-- on pgwake too. What was notified before the call is forgotten before it, never after.
+--
+-- On duty the first wait is 0, for one more look, then 5 ms, and after that as long as it
+-- has been on duty: a job whose transaction was under way meanwhile is found within as long
+-- again as that took. Not beyond next_run_at, nor poll, which is all that holds off duty.
+--
+-- For a session of its own, one queue at a time or several, in autocommit: rolled back, it
+-- may be on duty all the same, which its next call without a job sets right. Who stops
+-- calls unpark. The time it went on duty is kept in a session setting, pgwake.parked_*.
+-- Raises as claim_jobs does, and PW003 for a poll that is not from 1 ms to 1 day.
+create or replace function pgwake.claim_or_park(
+  queue text default 'default', worker text default null, lease interval default null, poll interval default '5 seconds'
+)
+returns table (
+  id bigint, lease_id uuid, kind text, payload jsonb, attempt int, max_attempts int, lease_expires_at timestamptz,
+  created_at timestamptz, metadata jsonb, options jsonb, wait_seconds double precision, is_on_duty boolean
+)
+language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_bell constant bigint := pgwake.bell_key(claim_or_park.queue);
+  v_setting constant text := 'pgwake.parked_' || translate(v_bell::text, '-', '_');
+  v_parked_at text := substring(current_setting(v_setting, true) from '^\d+\.?\d*$');
+  v_job pgwake.claimed_job;
+  v_due_in double precision;
+begin
+  if (claim_or_park.poll between interval '1 millisecond' and interval '1 day') is not true then
+    perform pgwake.raise_invalid(
+      format('poll is %s', coalesce(claim_or_park.poll::text, 'null')), 'Poll each 1 millisecond to 1 day.');
+  end if;
+
+  v_job := c from pgwake.claim_next_job(claim_or_park.queue, claim_or_park.worker, claim_or_park.lease) as c;
+  if v_job.id is not null then
+    if v_parked_at is not null then
+      perform set_config(v_setting, '', false), pgwake.unpark(claim_or_park.queue);
+    end if;
+    return query select v_job.id, v_job.lease_id, v_job.kind, v_job.payload, v_job.attempt, v_job.max_attempts,
+      v_job.lease_expires_at, v_job.created_at, v_job.metadata, v_job.options, null::double precision, false;
+    return;
+  end if;
+
+  -- The lock is the truth: the setting goes with a rollback, and unpark leaves it.
+  is_on_duty := exists (
+    select from pg_locks as l
+    where l.pid = pg_backend_pid() and l.locktype = 'advisory' and l.objsubid = 1
+      and l.classid::bigint << 32 | l.objid::bigint = v_bell);
+  if not is_on_duty then
+    v_parked_at := null;
+    is_on_duty := pgwake.park(claim_or_park.queue);
+  end if;
+  wait_seconds := extract(epoch from claim_or_park.poll);
+  if is_on_duty and v_parked_at is null then
+    perform set_config(v_setting, extract(epoch from clock_timestamp())::text, false);
+    wait_seconds := 0;
+  elsif is_on_duty then
+    v_due_in := extract(epoch from pgwake.next_run_at(claim_or_park.queue) - pgwake.now());
+    wait_seconds := least(
+      wait_seconds,
+      greatest(0.005, extract(epoch from clock_timestamp()) - v_parked_at::double precision),
+      case when v_due_in > 0 then v_due_in end);
+  end if;
+  return next;
+end
+$$;
+
+comment on function pgwake.claim_or_park is
+  'Claims the next due job of a queue; if there is none, goes on duty and says how long to sleep.';
+revoke all on function pgwake.claim_or_park from public;

@@ -351,9 +351,10 @@ async def test_transaction_ids_that_run_out_are_found(
     own_server._halt("fast")
     with (data / "pg_xact" / "0000").open("ab") as file:
         file.truncate(262_144)
-    offsets = data / "pg_multixact" / "offsets" / "0007"
-    offsets.write_bytes(bytes(262_144))
-    own_server._user.own(offsets)
+    for segment in ("0007", "000F"):  # up to PostgreSQL 18, and from 19 on
+        offsets = data / "pg_multixact" / "offsets" / segment
+        offsets.write_bytes(bytes(262_144))
+        own_server._user.own(offsets)
     own_server._run("pg_resetwal", "-x", "500000", "-m", "500000,1", "-D", data)
     own_server._settings |= {
         "autovacuum_freeze_max_age": "100000",

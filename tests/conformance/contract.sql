@@ -641,3 +641,44 @@ select pgwake.park({bell})::text;
 -- step: who stops goes off duty
 select pgwake.unpark({bell})::text;
 -- expect: true
+
+-- step: all of that in one call: c, which listens
+-- in: c
+listen pgwake;
+
+-- step: claims by it what is there
+-- in: c
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-c');
+-- expect: late f
+
+-- step: goes on duty when nothing is, and is to look once more
+-- in: c
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-c');
+-- expect: 0 t
+
+-- step: and then to wait
+-- in: c
+select (kind is null and is_on_duty and wait_seconds between 0.005 and 5)::text from pgwake.claim_or_park({bell}, 'contract-c');
+-- expect: true
+
+-- step: a, beside it, waits for the baton
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-a');
+-- expect: 5 f
+
+-- step: now a new job tells
+-- in: p
+insert into pgwake.jobs (queue, kind) values ({bell}, 'told');
+
+-- step: c, which claims it, and is off duty by that
+-- in: c
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-c');
+-- expect: told f
+-- hears: pgwake {bell}
+
+-- step: so that a goes on duty
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-a');
+-- expect: 0 t
+
+-- step: and off when it stops
+select pgwake.unpark({bell})::text;
+-- expect: true

@@ -25,29 +25,26 @@ func getenv(name, otherwise string) string {
 // work goes on until it is to stop, or the session is lost.
 func work(stopping context.Context) error {
 	s, err := connect(stopping)
-	if err != nil {
-		return err
-	}
 	defer s.close()
-	fmt.Println("ready")
+	if err == nil {
+		fmt.Println("ready")
+	}
 	var j job
-	for stopping.Err() == nil {
+	for err == nil && stopping.Err() == nil {
 		s.forget() // before each claim, never after it
-		if j, err = s.claim(); err != nil {
-			return err
-		}
-		if j.id == nil {
+		if j, err = s.claim(); err == nil && j.id == nil {
 			s.doze(stopping, j)
-		} else if outcome, err := j.run(s); err != nil {
-			return err
-		} else {
-			fmt.Println(*j.id, *j.kind, outcome)
+		} else if err == nil {
+			var outcome string
+			if outcome, err = j.run(s); err == nil {
+				fmt.Println(*j.id, *j.kind, outcome)
+			}
 		}
 	}
-	if j.isOnDuty {
-		return s.row("select pgwake.unpark($1)", []any{queue}, new(bool))
+	if err == nil && j.isOnDuty {
+		err = s.row("select pgwake.unpark($1)", []any{queue}, new(bool))
 	}
-	return nil
+	return err
 }
 
 func main() {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/lib/pq"
@@ -10,12 +9,11 @@ import (
 
 // A job that was claimed; without an id how long to wait for one.
 type job struct {
-	id, kind    *string
-	leaseID     *string
-	attempt     *int
-	payload     []byte
-	waitSeconds float64
-	isOnDuty    bool
+	id, leaseID, kind *string
+	attempt           *int
+	payload           []byte
+	waitSeconds       float64
+	isOnDuty          bool
 }
 
 func (s *session) claim() (j job, err error) {
@@ -33,9 +31,9 @@ func (j job) run(s *session) (outcome string, err error) {
 	result, err := handle(j)
 	if err == nil {
 		err = s.row("select pgwake.complete_job($1, $2, $3)", []any{j.id, j.leaseID, result}, new(any))
-		if err == nil {
-			return "completed", nil
-		} // refused, such as a result that is too large: it fails the job
+	}
+	if err == nil {
+		return "completed", nil
 	}
 	var how failure
 	errors.As(err, &how)
@@ -50,12 +48,12 @@ func (j job) run(s *session) (outcome string, err error) {
 
 // keep extends the lease of the job, by another session of the pool, until it is done.
 func (j job) keep(s *session, done <-chan struct{}) {
-	seconds, _ := strconv.ParseFloat(lease, 64)
+	beat, _ := time.ParseDuration(lease + "s")
 	for {
 		select {
 		case <-done:
 			return
-		case <-time.After(time.Duration(seconds * float64(time.Second) / 3)):
+		case <-time.After(beat / 3):
 			s.db.Exec("select pgwake.extend_leases(array[$1::bigint], array[$2::uuid], $3)", j.id, j.leaseID, lease)
 		}
 	}

@@ -16,17 +16,13 @@ type session struct {
 }
 
 func connect(ctx context.Context) (*session, error) {
-	s := &session{listener: pq.NewListener(url, time.Second, time.Second, nil)}
-	s.db, _ = sql.Open("postgres", url)
-	var err error
-	s.Conn, err = s.db.Conn(ctx)
+	db, _ := sql.Open("postgres", url) // connects later, so it can't fail
+	connection, err := db.Conn(ctx)
+	s := &session{connection, db, pq.NewListener(url, time.Second, time.Second, nil)}
 	for _, channel := range []string{"pgwake", "pgwake_baton"} {
 		if err == nil {
 			err = s.listener.Listen(channel)
 		}
-	}
-	if err != nil {
-		s.close()
 	}
 	return s, err
 }
@@ -53,14 +49,11 @@ func (s *session) forget() {
 func (s *session) doze(stopping context.Context, j job) {
 	ctx, cancel := context.WithTimeout(stopping, time.Duration(j.waitSeconds*float64(time.Second)))
 	defer cancel()
-	for {
+	for isNamed := false; !isNamed && ctx.Err() == nil; {
 		select {
 		case note := <-s.listener.Notify: // nil: it was lost, and is back
-			if note == nil || note.Extra == queue && (j.isOnDuty || note.Channel == "pgwake_baton") {
-				return
-			}
+			isNamed = note == nil || note.Extra == queue && (j.isOnDuty || note.Channel == "pgwake_baton")
 		case <-ctx.Done():
-			return
 		}
 	}
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -14,69 +13,42 @@ import (
 	"github.com/lib/pq"
 )
 
-var queue, prefix = "default", "go-"
-
-// enqueue says how many were added: none if the key is taken.
-func enqueue(tx *sql.Tx, number int) (int64, error) {
-	payload, _ := json.Marshal(map[string]int{"number": number})
-	result, err := tx.Exec(
-		`insert into pgwake.jobs (queue, kind, payload, metadata, unique_key)
-		values ($1, 'conformance.echo', $2, $3, $4) on conflict do nothing`,
-		queue, payload, `{"from": "go"}`, prefix+strconv.Itoa(number))
+func must[T any](value T, err error) T {
 	if err != nil {
-		return 0, err
+		log.Fatal(err)
 	}
-	return result.RowsAffected()
+	return value
 }
 
-func produce(database *sql.DB, first, end int, commit bool) int64 {
-	tx, err := database.Begin()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tx.Rollback() // if it is not committed
-	added := int64(0)
+// enqueue says how many were added: none if the key is taken.
+func enqueue(tx *sql.Tx, prefix string, number int) int64 {
+	result := must(tx.Exec(
+		`insert into pgwake.jobs (queue, kind, payload, metadata, unique_key)
+		values (coalesce(nullif($1, ''), 'default'), 'conformance.echo', jsonb_build_object('number', $2::int), $3, $4)
+		on conflict do nothing`,
+		os.Getenv("QUEUE"), number, `{"from": "go"}`, prefix+strconv.Itoa(number)))
+	return must(result.RowsAffected())
+}
+
+// produce adds the jobs of a range in a transaction, which finish ends.
+func produce(db *sql.DB, prefix string, first, end int, finish func(*sql.Tx) error) (added int64) {
+	tx := must(db.Begin())
 	for number := first; number < end; number++ {
-		count, err := enqueue(tx, number)
-		if err != nil {
-			log.Fatal(err)
-		}
-		added += count
+		added += enqueue(tx, prefix, number)
 	}
-	if !commit {
-		return 0
-	}
-	if err := tx.Commit(); err != nil {
-		log.Fatal(err)
-	}
-	return added
+	return must(added, finish(tx))
 }
 
 func main() {
-	count, err := strconv.Atoi(os.Args[1])
-	if err != nil {
-		log.Fatal(err)
+	count := must(strconv.Atoi(os.Args[1]))
+	prefix := append(os.Args, "go-")[2]
+	db := must(sql.Open("postgres", os.Getenv("DATABASE_URL")))
+	inserted := produce(db, prefix, 0, count%10, (*sql.Tx).Commit)
+	for first := count % 10; first < count; first += 10 {
+		inserted += produce(db, prefix, first, first+10, (*sql.Tx).Commit)
 	}
-	if len(os.Args) > 2 {
-		prefix = os.Args[2]
-	}
-	if name := os.Getenv("QUEUE"); name != "" {
-		queue = name
-	}
-	database, err := sql.Open("postgres", os.Getenv("DATABASE_URL"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	inserted := int64(0)
-	for first := 0; first < count; first += 10 {
-		end := first + 10
-		if end > count {
-			end = count
-		}
-		inserted += produce(database, first, end, true)
-	}
-	produce(database, count, count+10, false) // none of these
-	_, err = database.Exec("insert into pgwake.jobs (queue, kind, priority) values ($1, 'bad', 1000)", queue)
+	produce(db, prefix, count, count+10, (*sql.Tx).Rollback) // none of these
+	_, err := db.Exec("insert into pgwake.jobs (kind, priority) values ('bad', 1000)")
 	var refused *pq.Error
 	if errors.As(err, &refused) {
 		fmt.Println("refused", refused.Code)

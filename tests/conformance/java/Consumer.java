@@ -33,11 +33,10 @@ public class Consumer {
 
     /** Whether the queue is named within so many ms; -1: whether it has been. */
     static boolean isNamed(Connection connection, int within, boolean onDuty) throws SQLException {
-        boolean isNamed = false;
         for (var note : connection.unwrap(PGConnection.class).getNotifications(within)) {
-            isNamed |= note.getParameter().equals(QUEUE) && (onDuty || note.getName().equals("pgwake_baton"));
+            if (note.getParameter().equals(QUEUE) && (onDuty || note.getName().equals("pgwake_baton"))) return true;
         }
-        return isNamed;
+        return false;
     }
 
     public static void main(String[] arguments) throws InterruptedException {

@@ -23,7 +23,7 @@ function run(PDO $db, array $job): string // says how it ended
         row($db, 'pgwake.complete_job(?, ?, ?)', $job['id'], $job['lease_id'], $result);
         return 'completed';
     } catch (Throwable $e) {
-        $how = [$job['id'], $job['lease_id'], $e->getMessage(), $e->retryIn ?? null, ($e->retryable ?? true) ? 't' : 'f'];
+        $how = [$job['id'], $job['lease_id'], $e->getMessage(), $e->retryIn ?? null, (int) ($e->retryable ?? true)];
         try {
             return row($db, 'pgwake.fail_job(?, ?, ?, retry_in => ?, retryable => ?)', ...$how)['fail_job'];
         } catch (PDOException $refused) {

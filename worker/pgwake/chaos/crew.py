@@ -52,6 +52,7 @@ class Team:
         self._partial = b""
         self._pids: dict[str, int] = {}
         self._working: set[str] = set()
+        self._has_begun = False  # a supervisor hears signals before it starts a process
         self._process = self._start()
 
     def _start(self) -> "subprocess.Popen[bytes]":
@@ -91,6 +92,7 @@ class Team:
         """Start another in place of one that has ended."""
         self._read()
         self._pids.clear()  # nobody would say when they end
+        self._has_begun = False
         self._process = self._start()
 
     def send(self, number: signal.Signals) -> None:
@@ -98,9 +100,13 @@ class Team:
         self._process.send_signal(number)
 
     def stop(self) -> int | None:
-        """Wait for its end; its exit code, None if it had to be killed."""
+        """Wait for its end; its exit code, None if it had to be killed.
+
+        0 too for one that was told to stop before it had begun: it ends as any program
+        does while it starts.
+        """
         try:
-            return self._process.wait(STOP_SECONDS)
+            code = self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -108,6 +114,9 @@ class Team:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             return None
+        else:
+            self._read()
+            return 0 if code == -signal.SIGTERM and not self._has_begun else code
         finally:
             self._log.close()
 
@@ -126,6 +135,7 @@ class Team:
             match entry:
                 case {"event": "process started", "suspects": False}:
                     self._pids[entry["name"]] = entry["pid"]
+                    self._has_begun = True
                 case {"event": "process died"}:
                     self._pids.pop(entry["name"], None)
                 case {"event": "worker started"}:

@@ -1,12 +1,15 @@
 """The connections of handlers' transactions: few, each as new, and gone at the end."""
 
+import asyncio
 import json
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 
 from pgwake import Job, Registry
+from pgwake.service import Service
 from sql.helpers import insert
 from support import Connection, wait_for
 from worker.accounts import ADD, balance, create_account, run, total
@@ -164,3 +167,23 @@ async def test_a_worker_leaves_no_connection_of_its_handlers_behind(
         )
 
     await wait_for(none_is_left)
+
+
+async def test_a_session_that_dies_as_it_is_given_back_disturbs_nobody(
+    database: str,
+) -> None:
+    unused: Any = None
+    service = Service(database, "pgwake:test", 5, 10, unused, unused)
+    try:
+        with psycopg.connect(database, autocommit=True) as killer:
+            # It may be any turn of the loop at which its last words are read.
+            for turns in [*range(8), *range(8)]:
+                lent = await service.acquire()
+                pid = lent.get_server_pid()
+                # Without a turn of the loop meanwhile, until it has said that it ends.
+                killer.execute("select pg_terminate_backend(%s, 5000)", [pid])
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await service.release(lent)
+    finally:
+        service.close()

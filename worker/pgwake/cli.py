@@ -30,6 +30,7 @@ from pgwake import (
     names,
     queue,
 )
+from pgwake.connection import LOST
 from pgwake.errors import EXIT_CONFIG, ConfigurationError, PgwakeError
 from pgwake.settings import Settings
 from pgwake.supervisor import Supervisor
@@ -58,7 +59,7 @@ def main() -> None:
         fail(str(error), 1)
     except asyncpg.PostgresError as error:
         fail(describe(error), 1)
-    except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
+    except LOST as error:
         reason = str(error) or type(error).__name__
         fail(f"the database can't be reached: {reason}", 1)
 

@@ -18,7 +18,8 @@ def serve(
         str | None, typer.Option(help="Where to listen: PGWAKE_HTTP_HOST.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="By default PGWAKE_HTTP_PORT, else 9808.")
+        int | None,
+        typer.Option(min=0, max=65_535, help="By default PGWAKE_HTTP_PORT, else 9808."),
     ] = None,
     log_format: Annotated[str | None, typer.Option(help="auto, human or json.")] = None,
     log_level: Annotated[

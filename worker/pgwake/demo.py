@@ -4,11 +4,10 @@ import asyncio
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
-import asyncpg
 from pydantic import SecretStr
 from rich.console import Console
 
-from pgwake.connection import connect
+from pgwake.connection import FAULTS, connect
 from pgwake.demo_display import Display
 from pgwake.demo_run import DemoRun, stdlib_digests
 from pgwake.demo_stage import (
@@ -166,7 +165,7 @@ async def _keep(worker: WorkerChild, psql: str, display: Display) -> None:
 
 async def _leave(jobs: DemoRun, display: Display) -> None:
     """Cancel what is left after an early end: nobody would run it any more."""
-    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+    with suppress(*FAULTS):
         if cancelled := await jobs.cancel_rest():
             display.title(f"{cancelled:,} jobs had not run and are cancelled.")
     display.title(RETENTION)

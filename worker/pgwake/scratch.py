@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from pgwake import queue
-from pgwake.connection import LOST, Connection, check_writable, connect, describe
+from pgwake.connection import FAULTS, Connection, check_writable, connect, describe
 from pgwake.errors import ROLES_HINT, ConfigurationError, PgwakeError
 from pgwake.gate import adoption_problem
 from pgwake.install import schema_problem
@@ -135,7 +135,7 @@ async def _remove_at_last(settings: Settings, name: str, kinds: Sequence[str]) -
             await _remove(connection, name, kinds)
         finally:
             connection.terminate()
-    except (*LOST, asyncpg.PostgresError) as error:
+    except FAULTS as error:
         raise PgwakeError(
             f"queue {name} and its jobs are still there, the next run removes them: "
             f"{describe(error)}"

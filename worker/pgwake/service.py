@@ -140,13 +140,7 @@ class Service:
 
     async def _give_back(self, connection: Connection) -> None:
         assert self._pool is not None  # noqa: S101, it came from there
-        failures = (
-            OSError,
-            TimeoutError,
-            asyncpg.PostgresError,
-            asyncpg.InterfaceError,
-        )
-        with suppress(*failures):  # upon which the pool has closed it
+        with suppress(*connections.FAULTS):  # upon which the pool has closed it
             await self._pool.release(cast(Any, connection), timeout=self.timeout)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol, get_args
 import asyncpg
 import structlog
 
-from pgwake.connection import Connection, describe
+from pgwake.connection import FAULTS, Connection, describe
 from pgwake.errors import ConfigurationError, InvalidValueError, LeaseLostError
 from pgwake.finisher import Finisher
 from pgwake.job import Completion, Isolation, Job
@@ -169,7 +169,7 @@ class Transaction:
         try:
             async with asyncio.timeout(self._pool.timeout):
                 await self._transaction.rollback()
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except FAULTS:
             _terminate(self._connection)
 
     def _lease_lost(self) -> LeaseLostError:

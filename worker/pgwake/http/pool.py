@@ -101,16 +101,15 @@ class Pool:
 
     async def _release(self, lent: Any, *, is_over: bool) -> None:
         """Take a connection back, and close it if it can't be used again."""
-        failures = OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 # Not only where a transaction is known: one may be just beginning.
                 if not is_over:
                     await web.rollback(lent)  # waits until a query is cancelled
-        except failures:
+        except connections.FAULTS:
             lent.terminate()
         if self._pool is not None:
-            with suppress(*failures):
+            with suppress(*connections.FAULTS):
                 await self._pool.release(lent, timeout=RELEASE_SECONDS)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 from pydantic import Field, TypeAdapter
 
-from pgwake.connection import Connection
+from pgwake.connection import FAULTS, Connection
 from pgwake.http.desk import Desk
 from pgwake.http.fields import Answer, JobId
 from pgwake.http.newjob import NewJob, NewJobs, Push
@@ -110,7 +110,7 @@ async def _found(desk: Desk, batch: _Batch) -> int | None:
         await desk.pool.write(find)
     except _FoundError as found:
         return found.place
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+    except FAULTS:
         pass
     return None
 

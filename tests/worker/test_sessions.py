@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 
 from pgwake import Registry
+from pgwake.connection import describe
 from pgwake.embedded import EmbeddedServer
 from sql.helpers import insert
 from support import Connect, Connection, database_url, wait_for
@@ -203,3 +204,11 @@ async def test_a_password_that_is_changed_for_a_while_changes_no_outcome(
         await admin.close()
 
     assert (row["status"], row["errors"]) == ("completed", None)
+
+
+def test_what_asyncpg_says_of_an_ended_session_is_said_in_plain_words() -> None:
+    text = "cannot switch to state 15; another operation (2) is in progress"
+
+    said = describe(asyncpg.InternalClientError(text))
+
+    assert said == f"InternalClientError: the session has ended ({text})"

@@ -298,6 +298,9 @@ def describe(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, asyncpg.PostgresError) and error.message is not None:
         text = f"{error.message} ({error.sqlstate})"
+    elif isinstance(error, asyncpg.InternalClientError):
+        # What asyncpg says once it has read that the server ends the session.
+        text = f"the session has ended ({text})"
     return f"{type(error).__name__}: {text}"
 
 

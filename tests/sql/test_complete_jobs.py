@@ -81,7 +81,7 @@ async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
 async def test_each_result_goes_to_its_own_job(connection: Connection) -> None:
     jobs = await claimed(connection, 3)
     jobs = [jobs[1], jobs[2], jobs[0]]
-    results: list[Any] = [{"n": job["id"]} for job in jobs]
+    results: list[Any] = [{"n": held["id"]} for held in jobs]
     await call(connection, "complete_jobs", **pairs(*jobs), results=results)
 
     for held in jobs:

@@ -88,7 +88,7 @@ async def test_jobs_that_are_there_are_run_in_one_call(
         samples = Samples(worker.metrics.render())
 
     assert calls.sizes == [100]
-    assert [job.id for job in calls.told] == ids
+    assert [told.id for told in calls.told] == ids
     assert samples.total("pgwake_jobs_completed", kind="index") == 100
     assert samples.total("pgwake_slots_busy") == 0
     rows = [await job(connection, job_id) for job_id in ids]

@@ -7,14 +7,16 @@
 -- sleep is a notification with the queue as its payload, on pgwake_baton, or if is_on_duty
 -- on pgwake too. What was notified before the call is forgotten before it, never after.
 --
--- On duty the first wait is 0, for one more look, then 5 ms, and after that as long as it
--- has been on duty: a job whose transaction was under way meanwhile is found within as long
--- again as that took. Not beyond next_run_at, nor poll, which is all that holds off duty.
+-- On duty the wait is 5 ms, and after that as long as it has been on duty: a job whose
+-- transaction was under way meanwhile is found within as long again as that took. Not
+-- beyond next_run_at, nor poll. Off duty it is poll: who calls before that was passed the
+-- baton, and claims only if the post is free, so that one job causes one claim however
+-- many wait.
 --
--- For a session of its own, one queue at a time or several, in autocommit: rolled back, it
--- may be on duty all the same, which its next call without a job sets right. Who stops
--- calls unpark. The time it went on duty is kept in a session setting, pgwake.parked_*.
--- Raises as claim_jobs does, and PW003 for a poll that is not from 1 ms to 1 day.
+-- For a session of its own, for any number of queues, in autocommit and read committed:
+-- rolled back, it may be on duty all the same, which a later call sets right. Who stops
+-- calls unpark. What it was last is kept in a session setting, pgwake.duty_*. Raises as
+-- claim_jobs does, and PW003 for a poll that is not from 1 ms to 1 day.
 create or replace function pgwake.claim_or_park(
   queue text default 'default', worker text default null, lease interval default null, poll interval default '5 seconds'
 )
@@ -28,8 +30,11 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_bell constant bigint := pgwake.bell_key(claim_or_park.queue);
-  v_setting constant text := 'pgwake.parked_' || translate(v_bell::text, '-', '_');
-  v_parked_at text := substring(current_setting(v_setting, true) from '^\d+\.?\d*$');
+  v_setting constant text := 'pgwake.duty_' || translate(v_bell::text, '-', '_');
+  v_poll constant double precision := extract(epoch from claim_or_park.poll);
+  v_clock constant double precision := extract(epoch from clock_timestamp());
+  -- On duty since then; negative: off duty, and then it has looked. Null: neither.
+  v_since double precision := substring(current_setting(v_setting, true) from '^-?\d{1,12}\.?\d{0,6}$');
   v_job pgwake.claimed_job;
   v_due_in double precision;
 begin
@@ -38,35 +43,54 @@ begin
       format('poll is %s', coalesce(claim_or_park.poll::text, 'null')), 'Poll each 1 millisecond to 1 day.');
   end if;
 
+  is_on_duty := coalesce(v_since > 0, false);
+  if v_since <= 0 and v_clock + v_since between 0 and v_poll then
+    is_on_duty := pgwake.park(claim_or_park.queue);
+    if not is_on_duty then
+      wait_seconds := v_poll - (v_clock + v_since);
+      return next;
+      return;
+    end if;
+    v_since := v_clock;
+    perform set_config(v_setting, v_since::text, false);
+  end if;
+
   v_job := c from pgwake.claim_next_job(claim_or_park.queue, claim_or_park.worker, claim_or_park.lease) as c;
+  if v_job.id is null then
+    -- The lock is the truth: the setting goes with a rollback, and unpark leaves it.
+    is_on_duty := exists (
+      select from pg_locks as l
+      where l.pid = pg_backend_pid() and l.locktype = 'advisory' and l.objsubid = 1
+        and l.classid::bigint << 32 | l.objid::bigint = v_bell);
+    if not is_on_duty then
+      is_on_duty := pgwake.park(claim_or_park.queue);
+      v_since := case when is_on_duty then v_clock else -v_clock end;
+      perform set_config(v_setting, v_since::text, false);
+      if is_on_duty then  -- one more look: a job may have come just before
+        v_job := c from pgwake.claim_next_job(claim_or_park.queue, claim_or_park.worker, claim_or_park.lease) as c;
+      end if;
+    elsif (v_since between 0 and v_clock) is not true then
+      v_since := v_clock;
+      perform set_config(v_setting, v_since::text, false);
+    end if;
+  end if;
+
   if v_job.id is not null then
-    if v_parked_at is not null then
-      perform set_config(v_setting, '', false), pgwake.unpark(claim_or_park.queue);
+    if v_since is not null then
+      perform set_config(v_setting, '', false);
+    end if;
+    if is_on_duty then
+      perform pgwake.unpark(claim_or_park.queue);
     end if;
     return query select v_job.id, v_job.lease_id, v_job.kind, v_job.payload, v_job.attempt, v_job.max_attempts,
       v_job.lease_expires_at, v_job.created_at, v_job.metadata, v_job.options, null::double precision, false;
     return;
   end if;
 
-  -- The lock is the truth: the setting goes with a rollback, and unpark leaves it.
-  is_on_duty := exists (
-    select from pg_locks as l
-    where l.pid = pg_backend_pid() and l.locktype = 'advisory' and l.objsubid = 1
-      and l.classid::bigint << 32 | l.objid::bigint = v_bell);
-  if not is_on_duty then
-    v_parked_at := null;
-    is_on_duty := pgwake.park(claim_or_park.queue);
-  end if;
-  wait_seconds := extract(epoch from claim_or_park.poll);
-  if is_on_duty and v_parked_at is null then
-    perform set_config(v_setting, extract(epoch from clock_timestamp())::text, false);
-    wait_seconds := 0;
-  elsif is_on_duty then
+  wait_seconds := v_poll;
+  if is_on_duty then
     v_due_in := extract(epoch from pgwake.next_run_at(claim_or_park.queue) - pgwake.now());
-    wait_seconds := least(
-      wait_seconds,
-      greatest(0.005, extract(epoch from clock_timestamp()) - v_parked_at::double precision),
-      case when v_due_in > 0 then v_due_in end);
+    wait_seconds := least(v_poll, greatest(0.005, v_clock - v_since), case when v_due_in > 0 then v_due_in end);
   end if;
   return next;
 end

@@ -651,12 +651,12 @@ listen pgwake;
 select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-c');
 -- expect: late f
 
--- step: goes on duty when nothing is, and is to look once more
+-- step: goes on duty when nothing is
 -- in: c
 select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-c');
--- expect: 0 t
+-- expect: 0.005 t
 
--- step: and then to wait
+-- step: and is to wait for longer
 -- in: c
 select (kind is null and is_on_duty and wait_seconds between 0.005 and 5)::text from pgwake.claim_or_park({bell}, 'contract-c');
 -- expect: true
@@ -677,7 +677,7 @@ select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park(
 
 -- step: so that a goes on duty
 select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-a');
--- expect: 0 t
+-- expect: 0.005 t
 
 -- step: and off when it stops
 select pgwake.unpark({bell})::text;

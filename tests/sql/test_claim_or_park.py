@@ -36,13 +36,12 @@ async def is_free(connection: Connection, queue: str = "default") -> bool:
     return False
 
 
-async def set_parked_at(connection: Connection, value: str) -> None:
-    """Write when the session went on duty, in place of what the function wrote."""
+async def set_since(connection: Connection, value: str) -> None:
+    """Write since when it is on duty (negative: off), in place of the function."""
     setting = await connection.fetchval(
-        "select 'pgwake.parked_'"
-        " || translate(pgwake.bell_key('default')::text, '-', '_')"
+        "select 'pgwake.duty_' || translate(pgwake.bell_key('default')::text, '-', '_')"
     )
-    assert float(await connection.fetchval("select current_setting($1)", setting)) > 0
+    assert await connection.fetchval("select current_setting($1)", setting) != ""
     await connection.execute("select set_config($1, $2, false)", setting, value)
 
 
@@ -64,18 +63,33 @@ async def test_a_job_comes_as_a_claim_has_it(
     assert await is_free(await connect())
 
 
-async def test_without_a_job_it_goes_on_duty_and_looks_once_more(
+async def test_without_a_job_it_goes_on_duty(
     connection: Connection, connect: Connect
 ) -> None:
     other = await connect()
 
-    first = await ask(connection)
-    second = await ask(connection)
+    row = await ask(connection)
 
-    assert (first["id"], first["wait_seconds"], first["is_on_duty"]) == (None, 0, True)
-    assert (second["id"], second["is_on_duty"]) == (None, True)
-    assert second["wait_seconds"] >= 0.005
+    assert (row["id"], row["wait_seconds"], row["is_on_duty"]) == (None, 0.005, True)
     assert not await is_free(other)
+
+
+async def test_a_job_that_comes_just_before_it_is_on_duty_is_found(
+    connection: Connection, connect: Connect
+) -> None:
+    producer = await connect()
+    await producer.execute("begin")
+    # In the way of who takes the bell, as a probe is.
+    bell = "pgwake.bell_key('default')"
+    await producer.execute(f"select pg_advisory_xact_lock_shared({bell})")
+    asking = asyncio.create_task(ask(connection))
+    await asyncio.sleep(0.01)  # it has looked, and found nothing
+    job_id = await insert(producer)
+    assert not asking.done()
+    await producer.execute("commit")
+
+    assert (await asking)["id"] == job_id
+    assert await is_free(producer)
 
 
 async def test_on_duty_it_hears_of_a_job_and_off_duty_it_tells_the_others(
@@ -99,10 +113,54 @@ async def test_beside_one_on_duty_it_waits_for_the_baton(
 ) -> None:
     await ask(await connect())
 
-    for _ in range(2):
-        row = await ask(connection, poll=timedelta(seconds=7))
-        assert row["id"] is None
-        assert (row["wait_seconds"], row["is_on_duty"]) == (7, False)
+    row = await ask(connection, poll=MINUTE)
+    again = await ask(connection, poll=MINUTE)
+    assert (row["id"], row["wait_seconds"], row["is_on_duty"]) == (None, 60, False)
+    assert (again["id"], again["is_on_duty"]) == (None, False)
+    assert 0 < again["wait_seconds"] < 60
+
+
+async def test_who_is_passed_the_baton_claims_if_the_post_is_free(
+    connection: Connection, connect: Connect
+) -> None:
+    """Else whoever has it has claimed: one job does not cause a claim for each."""
+    first, second = await connect(), await connect()
+    await ask(first, poll=MINUTE)
+    await ask(second, poll=MINUTE)
+    await insert(connection)
+    one, two = await ask(second, poll=MINUTE), await ask(first, poll=MINUTE)
+
+    assert (one["id"], two["id"]) == (None, 1)
+    await insert(connection)
+    assert (await ask(second, poll=MINUTE))["id"] == 2
+
+
+async def test_off_duty_it_claims_when_its_poll_is_due(
+    connection: Connection, connect: Connect
+) -> None:
+    poll = timedelta(milliseconds=50)
+    await call(await connect(), "park")
+    assert (await ask(connection, poll=poll))["wait_seconds"] == 0.05
+    await insert(connection)
+    await asyncio.sleep(0.06)
+
+    assert (await ask(connection, poll=poll))["id"] is not None
+
+
+@pytest.mark.parametrize("since", ["4000000000", "-4000000000"])
+async def test_a_clock_that_was_put_back_makes_nobody_spin_or_sleep(
+    connection: Connection, connect: Connect, since: str
+) -> None:
+    other = await connect()
+    if since.startswith("-"):
+        await call(other, "park")
+    await ask(connection)
+    await set_since(connection, since)
+    row = await ask(connection)
+    assert 0.005 <= row["wait_seconds"] <= 5
+    await asyncio.sleep(0.05)
+    row = await ask(connection)
+    assert 0.05 <= row["wait_seconds"] <= 5
 
 
 async def test_it_waits_as_long_as_it_has_been_on_duty_and_no_longer_than_the_poll(
@@ -121,7 +179,7 @@ async def test_it_waits_as_long_as_it_has_been_on_duty_and_no_longer_than_the_po
 async def test_it_does_not_wait_beyond_the_next_job(connection: Connection) -> None:
     await insert(connection, run_at=datetime.now(UTC) + MINUTE)
     await ask(connection)
-    await set_parked_at(connection, "1")  # long ago
+    await set_since(connection, "1")  # long ago
 
     row = await ask(connection, poll=timedelta(hours=1))
     assert row["id"] is None
@@ -144,7 +202,7 @@ async def test_after_a_job_it_begins_anew(connection: Connection) -> None:
     await insert(connection)
     assert (await ask(connection))["id"] is not None
     assert await is_free(connection)
-    assert (await ask(connection))["wait_seconds"] == 0
+    assert (await ask(connection))["wait_seconds"] == 0.005
 
 
 async def test_it_is_on_duty_for_several_queues(
@@ -165,7 +223,7 @@ async def test_a_rollback_leaves_no_duty_that_is_never_given_up(
     await ask(connection)
     await connection.execute("rollback")
 
-    assert (await ask(connection))["wait_seconds"] == 0
+    assert (await ask(connection))["wait_seconds"] == 0.005
     await insert(connection)
     assert (await ask(connection))["id"] is not None
     assert await is_free(await connect())
@@ -176,7 +234,7 @@ async def test_who_went_off_duty_by_hand_goes_on_again(
 ) -> None:
     await ask(connection)
     assert await call(connection, "unpark")
-    assert (await ask(connection))["wait_seconds"] == 0
+    assert (await ask(connection))["wait_seconds"] == 0.005
     assert not await is_free(await connect())
 
 
@@ -184,9 +242,9 @@ async def test_a_setting_that_somebody_spoilt_does_no_harm(
     connection: Connection,
 ) -> None:
     await ask(connection)
-    await set_parked_at(connection, "soon")
+    await set_since(connection, "soon")
 
-    assert (await ask(connection))["wait_seconds"] == 0
+    assert (await ask(connection))["wait_seconds"] == 0.005
 
 
 @pytest.mark.parametrize("poll", [None, 0 * MINUTE, -MINUTE, timedelta(days=2)])

@@ -78,6 +78,10 @@ def test_what_can_not_work_is_refused_with_what_to_do(url: str, said: str) -> No
             "postgresql://u@/db?host=b&port=1",
         ],
         "postgresql://one/db": ["postgresql://one/db"],
+        "postgresql://u@[::1],[::2]:3?x=//4,5": [
+            "postgresql://u@[::1]?x=//4,5",
+            "postgresql://u@[::2]:3?x=//4,5",
+        ],
     }.items(),
 )
 def test_a_url_is_taken_apart_by_its_hosts(url: str, hosts: list[str]) -> None:

@@ -1,6 +1,7 @@
 """Handlers that complete their jobs with other drivers, in their own transactions."""
 
 import asyncio
+import inspect
 import threading
 from typing import Any
 
@@ -63,7 +64,7 @@ DRIVERS = [pay_by_psycopg, pay_by_sqlalchemy, pay_by_async_sqlalchemy]
 def paying(url: str, driver: Any, before: Any = None) -> Registry:
     """A registry whose "pay" pays by a driver, and goes on for more than a lease."""
     registry = Registry()
-    if asyncio.iscoroutinefunction(driver):
+    if inspect.iscoroutinefunction(driver):
 
         @registry.job("pay", max_attempts=1)
         async def pay_async(job: Job) -> str:

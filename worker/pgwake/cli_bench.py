@@ -17,12 +17,13 @@ from pgwake.bench.history import Record
 from pgwake.bench.measure import Figures
 from pgwake.bench.report import table
 from pgwake.bench.rounds import CONNECTIONS, KINDS, QUEUE, Rounds, Size
-from pgwake.demo_stage import started, until_signal, without_password
+from pgwake.demo_stage import started, until_signal
 from pgwake.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError, InvalidArgumentError, PgwakeError
 from pgwake.install import install
 from pgwake.queue.adoption import get_adoption
 from pgwake.queue.bench import server_version
+from pgwake.refusal import without_password
 from pgwake.scratch import scratch_queue
 from pgwake.settings import Settings
 from pgwake.terminal import InProduction, Url, cell, console, note, say, wrong_usage

@@ -19,9 +19,10 @@ from pgwake.chaos.play import Play
 from pgwake.chaos.report import Report, as_json
 from pgwake.chaos.run import Plan
 from pgwake.chaos.stage import TEAMS
-from pgwake.demo_stage import until_signal, without_password
+from pgwake.demo_stage import until_signal
 from pgwake.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError
+from pgwake.refusal import without_password
 from pgwake.settings import Settings
 from pgwake.terminal import (
     InProduction,

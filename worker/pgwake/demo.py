@@ -17,10 +17,10 @@ from pgwake.demo_stage import (
     psql_words,
     started,
     until_signal,
-    without_password,
 )
 from pgwake.embedded import EmbeddedServer
 from pgwake.install import install
+from pgwake.refusal import without_password
 from pgwake.settings import Settings
 
 PING_COUNT = 20

@@ -20,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from pgwake.embedded import EmbeddedServer
 from pgwake.errors import PgwakeError
+from pgwake.refusal import without_password
 from pgwake.settings import Settings
 
 COMMAND = (
@@ -177,10 +177,3 @@ def psql_words(settings: Settings, server: EmbeddedServer | None) -> str:
         if os.environ.get(name) == settings.dsn:
             return f'psql "${name}"'
     return shlex.join(["psql", without_password(settings.dsn)])
-
-
-def without_password(dsn: str) -> str:
-    """Return a database's URL without its password and its parameters."""
-    parts = urlsplit(dsn)
-    login, at, place = parts.netloc.rpartition("@")
-    return f"{parts.scheme}://{login.partition(':')[0]}{at}{place}{parts.path}"

@@ -1,7 +1,8 @@
 """The database's URL: what can be used of it, and its hosts, each alone."""
 
 import os
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+import re
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 _FORM = (
     "must be a URL such as postgresql://user:password@host:5432/name, with special "
@@ -30,14 +31,26 @@ _UNKNOWN = {
     "tcp_user_timeout": "half-open sessions are found by pings",
 }
 _FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
+_NETLOC = re.compile(r"(\w+://)([^/?#]*)(.*)", re.DOTALL)
 _WRITABLE = ("read-write", "primary")
 _ATTRIBUTES = (*_WRITABLE, "any")
+
+
+def split_url(url: str) -> SplitResult:
+    """Take a URL apart that may have several hosts.
+
+    As urlsplit(), which since Python 3.14 refuses brackets around any but the first.
+    """
+    if not (found := _NETLOC.match(url)):
+        return urlsplit(url)
+    scheme, netloc, rest = found.groups()
+    return urlsplit(scheme + rest)._replace(netloc=netloc)
 
 
 def url_problem(url: str) -> str | None:
     """Return why a URL can't be used, and what to do; None: it can."""
     try:
-        parts = urlsplit(url)
+        parts = split_url(url)
         login, _, names = parts.netloc.rpartition("@")
         hosts = names.split(",")
         ports = [urlsplit(f"//{host}").port for host in hosts]
@@ -63,7 +76,7 @@ def host_urls(url: str) -> list[str]:
 
     They stand where a URL has its host, or in the parameter host, or in PGHOST.
     """
-    parts = urlsplit(url)
+    parts = split_url(url)
     login, at, names = parts.netloc.rpartition("@")
     if names:
         found = [f"{login}{at}{name}" for name in names.split(",")]
@@ -85,7 +98,7 @@ def host_urls(url: str) -> list[str]:
 
 def host_name(url: str) -> str:
     """Return host and port of a URL of host_urls()."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     if named := parts.netloc.rpartition("@")[2]:
         return named
     query = dict(parse_qsl(parts.query))
@@ -94,5 +107,5 @@ def host_name(url: str) -> str:
 
 def must_write(url: str) -> bool | None:
     """Whether the server has to be writable; None: the URL does not say."""
-    attribute = dict(parse_qsl(urlsplit(url).query)).get("target_session_attrs")
+    attribute = dict(parse_qsl(split_url(url).query)).get("target_session_attrs")
     return None if attribute is None else attribute in _WRITABLE

@@ -2,12 +2,13 @@
 
 import shlex
 import socket
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlunsplit
 
 import asyncpg
 
 from pgwake.errors import PgwakeError
 from pgwake.finding import Finding
+from pgwake.hosts import split_url
 
 
 def explain_refusal(variable: str, url: str, error: Exception) -> Finding:
@@ -20,7 +21,7 @@ def explain_refusal(variable: str, url: str, error: Exception) -> Finding:
     """
     safe = without_password(url)
     why, fix = _explained(error, url)
-    hosts = urlsplit(safe).netloc.rpartition("@")[2]
+    hosts = split_url(safe).netloc.rpartition("@")[2]
     places = {
         "{url}": shlex.quote(safe),
         "{address}": "-d " + shlex.quote(f"postgresql://{hosts}"),
@@ -32,7 +33,7 @@ def explain_refusal(variable: str, url: str, error: Exception) -> Finding:
 
 def without_password(url: str) -> str:
     """Return a database's URL with role, hosts and database, and nothing else."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     role, at, hosts = parts.netloc.rpartition("@")
     return urlunsplit(
         (parts.scheme, role.partition(":")[0] + at + hosts, parts.path, "", "")
@@ -46,7 +47,7 @@ def _explained(error: Exception, url: str) -> tuple[str, str]:
             fix = "pgwake doctor  # once the URL is mended"
         case socket.gaierror():
             text = f"the host's name is not known ({text})"
-            host = shlex.quote(urlsplit(url).hostname or "")
+            host = shlex.quote(split_url(url).hostname or "")
             fix = f"getent hosts {host}  # as this machine sees it: mend the URL or DNS"
         case OSError() if "SSL" in text:
             text = f"TLS fails ({text})"
@@ -58,7 +59,7 @@ def _explained(error: Exception, url: str) -> tuple[str, str]:
             text = "no answer in time"
             fix = "pg_isready {address}  # silent: a firewall, a wrong host, or load"
         case asyncpg.InvalidCatalogNameError():
-            name = shlex.quote(unquote(urlsplit(url).path[1:]))
+            name = shlex.quote(unquote(split_url(url).path[1:]))
             fix = f"createdb {name}  # then pgwake init; or mend the URL"
         case asyncpg.InvalidAuthorizationSpecificationError():
             fix = "psql {url} -c 'select 1'  # role, password, the server's pg_hba.conf"

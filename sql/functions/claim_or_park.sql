@@ -31,12 +31,12 @@ as $$
 declare
   v_bell constant bigint := pgwake.bell_key(claim_or_park.queue);
   v_setting constant text := 'pgwake.duty_' || translate(v_bell::text, '-', '_');
-  v_poll constant double precision := extract(epoch from claim_or_park.poll);
-  v_clock constant double precision := extract(epoch from clock_timestamp());
+  v_poll constant numeric := extract(epoch from claim_or_park.poll);
+  v_clock constant numeric := extract(epoch from clock_timestamp());
   -- On duty since then; negative: off duty, and then it has looked. Null: neither.
-  v_since double precision := substring(current_setting(v_setting, true) from '^-?\d{1,12}\.?\d{0,6}$');
+  v_since numeric := substring(current_setting(v_setting, true) from '^-?\d{1,12}\.?\d{0,6}$');
   v_job pgwake.claimed_job;
-  v_due_in double precision;
+  v_due_in numeric;
 begin
   if (claim_or_park.poll between interval '1 millisecond' and interval '1 day') is not true then
     perform pgwake.raise_invalid(

@@ -12,6 +12,7 @@ import pytest
 from pgwake.connection import connect, is_transient
 from pgwake.embedded import EmbeddedServer
 from pgwake.hosts import host_urls, url_problem
+from pgwake.refusal import without_password
 from support import OWNER, OWNER_PASSWORD
 
 PASSWORD = "p@s:s/w?r#d %25&=é"  # noqa: S105
@@ -184,3 +185,17 @@ async def test_every_way_to_say_who_and_where_works(
         assert await asked("postgresql://") == role
     finally:
         admin.execute(f'drop role "{role}"')
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    {
+        "postgresql://me:secret@one,[::1]:2/db?x=1": "postgresql://me@one,[::1]:2/db",
+        "postgresql:///db?password=secret": "postgresql:///db",
+    }.items(),
+)
+def test_a_url_is_shown_without_its_secrets_and_still_is_one(
+    url: str, shown: str
+) -> None:
+    assert without_password(url) == shown
+    assert url_problem(shown) is None

@@ -2,7 +2,7 @@
 
 import shlex
 import socket
-from urllib.parse import unquote, urlunsplit
+from urllib.parse import unquote
 
 import asyncpg
 
@@ -34,10 +34,8 @@ def explain_refusal(variable: str, url: str, error: Exception) -> Finding:
 def without_password(url: str) -> str:
     """Return a database's URL with role, hosts and database, and nothing else."""
     parts = split_url(url)
-    role, at, hosts = parts.netloc.rpartition("@")
-    return urlunsplit(
-        (parts.scheme, role.partition(":")[0] + at + hosts, parts.path, "", "")
-    )
+    login, at, hosts = parts.netloc.rpartition("@")
+    return f"{parts.scheme}://{login.partition(':')[0]}{at}{hosts}{parts.path}"
 
 
 def _explained(error: Exception, url: str) -> tuple[str, str]:

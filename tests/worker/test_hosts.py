@@ -49,6 +49,8 @@ async def asked(url: str, sql: str = "select current_user", **options: bool) -> 
     ("url", "said"),
     {
         "postgresql://me:p@ss@host/db": "%40",
+        "postgresql://me:p[ss@host/db": "%40",
+        "postgresql://me:p[s]s@one,[::1]:2/db": "%40",
         "postgresql://one,,two/db": "several hosts",
         "postgresql://host/db?sslmode": "must be a URL",
         "postgresql://host/db?channel_binding=require": "verify-full",

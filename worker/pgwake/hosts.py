@@ -51,9 +51,9 @@ def url_problem(url: str) -> str | None:
     """Return why a URL can't be used, and what to do; None: it can."""
     try:
         parts = split_url(url)
-        login, _, names = parts.netloc.rpartition("@")
+        login, at, names = parts.netloc.rpartition("@")
         hosts = names.split(",")
-        ports = [urlsplit(f"//{host}").port for host in hosts]
+        ports = [urlsplit(f"//{login}{at}{host}").port for host in hosts]
         query = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
     except ValueError:
         return _FORM

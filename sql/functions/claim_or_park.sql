@@ -10,8 +10,7 @@
 -- On duty the wait is 5 ms, and after that as long as it has been on duty: a job whose
 -- transaction was under way meanwhile is found within as long again as that took. Not
 -- beyond next_run_at, nor poll. Off duty it is poll: who calls before that was passed the
--- baton, and claims only if the post is free, so that one job causes one claim however
--- many wait.
+-- baton, and claims only if the post is free, so that of many who wait one looks.
 --
 -- For a session of its own, for any number of queues, in autocommit and read committed:
 -- rolled back, it may be on duty all the same, which a later call sets right. Who stops
@@ -33,8 +32,9 @@ declare
   v_setting constant text := 'pgwake.duty_' || translate(v_bell::text, '-', '_');
   v_poll constant numeric := extract(epoch from claim_or_park.poll);
   v_clock constant numeric := extract(epoch from clock_timestamp());
+  v_was constant numeric := substring(current_setting(v_setting, true) from '^-?\d{1,12}\.?\d{0,6}$');
   -- On duty since then; negative: off duty, and then it has looked. Null: neither.
-  v_since numeric := substring(current_setting(v_setting, true) from '^-?\d{1,12}\.?\d{0,6}$');
+  v_since numeric := v_was;
   v_job pgwake.claimed_job;
   v_due_in numeric;
 begin
@@ -52,7 +52,6 @@ begin
       return;
     end if;
     v_since := v_clock;
-    perform set_config(v_setting, v_since::text, false);
   end if;
 
   v_job := c from pgwake.claim_next_job(claim_or_park.queue, claim_or_park.worker, claim_or_park.lease) as c;
@@ -65,20 +64,22 @@ begin
     if not is_on_duty then
       is_on_duty := pgwake.park(claim_or_park.queue);
       v_since := case when is_on_duty then v_clock else -v_clock end;
-      perform set_config(v_setting, v_since::text, false);
       if is_on_duty then  -- one more look: a job may have come just before
         v_job := c from pgwake.claim_next_job(claim_or_park.queue, claim_or_park.worker, claim_or_park.lease) as c;
       end if;
     elsif (v_since between 0 and v_clock) is not true then
       v_since := v_clock;
-      perform set_config(v_setting, v_since::text, false);
     end if;
   end if;
 
   if v_job.id is not null then
-    if v_since is not null then
-      perform set_config(v_setting, '', false);
-    end if;
+    v_since := null;
+  end if;
+  if v_since is distinct from v_was then
+    perform set_config(v_setting, v_since::text, false);
+  end if;
+
+  if v_job.id is not null then
     if is_on_duty then
       perform pgwake.unpark(claim_or_park.queue);
     end if;

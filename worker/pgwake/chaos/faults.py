@@ -186,32 +186,19 @@ def _no_restart(server: EmbeddedServer | None, command: str | None) -> str | Non
     return None
 
 
-async def _restart(stage: Stage, mode: StopMode) -> Harm:
-    return Harm(accepting_at=await stage.restart(mode))
+def _restart(mode: StopMode, sentence: str) -> None:
+    """Add the fault that restarts the server in a mode of pg_ctl's."""
+
+    @_fault(f"restart-{mode}", sentence, "server", EVERYBODY, _no_restart)
+    async def restart(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
+        return Harm(accepting_at=await stage.restart(mode))
 
 
-@_fault(
-    "restart-fast",
-    "the server is restarted: all sessions are ended, then it shuts down",
-    "server",
-    EVERYBODY,
-    _no_restart,
-)
-async def restart_fast(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
-    """pg_ctl restart -m fast."""
-    return await _restart(stage, "fast")
-
-
-@_fault(
-    "restart-immediate",
+_restart("fast", "the server is restarted: all sessions are ended, then it shuts down")
+_restart(
+    "immediate",
     "the server is restarted as after a crash: it recovers from its WAL",
-    "server",
-    EVERYBODY,
-    _no_restart,
 )
-async def restart_immediate(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
-    """pg_ctl restart -m immediate."""
-    return await _restart(stage, "immediate")
 
 
 @_fault(

@@ -15,7 +15,8 @@
 -- For a session of its own, for any number of queues, in autocommit and read committed:
 -- rolled back, it may be on duty all the same, which a later call sets right. Who stops
 -- calls unpark. What it was last is kept in a session setting, pgwake.duty_*. Raises as
--- claim_jobs does, and PW003 for a poll that is not from 1 ms to 1 day.
+-- claim_jobs does, and PW003 for what is no queue's name, or a poll that is not from 1 ms
+-- to 1 day.
 create or replace function pgwake.claim_or_park(
   queue text default 'default', worker text default null, lease interval default null, poll interval default '5 seconds'
 )
@@ -38,6 +39,9 @@ declare
   v_job pgwake.claimed_job;
   v_due_in numeric;
 begin
+  if coalesce(octet_length(claim_or_park.queue), 0) not between 1 and 128 then
+    perform pgwake.raise_invalid('queue is no name of a queue', 'Name the queue to claim from, in 1 to 128 bytes.');
+  end if;
   if (claim_or_park.poll between interval '1 millisecond' and interval '1 day') is not true then
     perform pgwake.raise_invalid(
       format('poll is %s', coalesce(claim_or_park.poll::text, 'null')), 'Poll each 1 millisecond to 1 day.');

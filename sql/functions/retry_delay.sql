@@ -1,8 +1,8 @@
 -- How long a job waits before its next attempt: exponential, of which a share is drawn:
 --   least(cap, base * 2^(attempt - 1)) * (1 - jitter * draw), at least 100 ms
 -- The default jitter of 1 is "full jitter", after "Exponential Backoff And Jitter" (AWS
--- Architecture Blog, 2015); 0 is none. Reckoned in seconds, as double precision with a
--- clamped exponent, and at most 10,000 years, so that nothing can overflow.
+-- Architecture Blog, 2015); 0 is none. Reckoned in seconds, as numeric with a clamped
+-- exponent, and at most 10,000 years, so that nothing can overflow.
 create or replace function pgwake.retry_delay(
   attempt int,
   base interval default null,             -- null: 1 second
@@ -16,11 +16,11 @@ set search_path = pg_catalog, pg_temp
 as $$
   select make_interval(secs => least(315576000000, greatest(
     0.1,
-    (1 - coalesce(retry_delay.jitter, 1) * retry_delay.draw) * least(
+    (1 - coalesce(retry_delay.jitter, 1)::numeric * retry_delay.draw::numeric) * least(
       extract(epoch from coalesce(retry_delay.cap, interval '1 hour')),
       extract(epoch from coalesce(retry_delay.base, interval '1 second'))
         * 2 ^ least(greatest(retry_delay.attempt, 1) - 1, 100)
-    )
+    )::numeric
   )))
 $$;
 

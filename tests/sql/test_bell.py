@@ -186,7 +186,7 @@ async def test_a_queue_must_be_named(connection: Connection, function: str) -> N
         await call(connection, function, queue=None)
 
 
-@pytest.mark.parametrize("function", ["unpark", "pass_baton"])
+@pytest.mark.parametrize("function", ["unpark", "pass_baton", "claim_or_park"])
 async def test_a_name_that_no_queue_can_have_is_told_to_nobody(
     connection: Connection, function: str
 ) -> None:

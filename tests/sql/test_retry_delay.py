@@ -89,6 +89,8 @@ async def test_no_attempt_overflows(
         "1, jitter => '-Infinity', draw => 1",
         "1, jitter => 'NaN'",
         "1, draw => '-1e308'",
+        "1, draw => '-1e308', base => '2 seconds'",
+        "1, draw => '-1e308', jitter => '1e308', base => '1 hour'",
     ],
 )
 async def test_it_is_never_more_than_ten_thousand_years(
@@ -96,6 +98,16 @@ async def test_it_is_never_more_than_ten_thousand_years(
 ) -> None:
     assert await connection.fetchval(
         f"select pgwake.retry_delay({arguments}) = interval '1 s' * 315576000000"
+    )
+
+
+@pytest.mark.parametrize("draw", ["1e308", "Infinity"])
+async def test_nothing_that_is_drawn_overflows_below(
+    connection: Connection, draw: str
+) -> None:
+    assert await connection.fetchval(
+        f"select pgwake.retry_delay(1, base => '2 seconds', draw => '{draw}')"
+        " = interval '100 ms'"
     )
 
 

@@ -30,8 +30,9 @@ async def test_whatever_is_done_to_workers_network_and_server_the_account_closes
     await prepare(await connect(own_database), here)
     plan = Plan(
         faults=["kill", "terminate", "cut", "restart-immediate"],
-        rate=200,
-        hold_seconds=2,
+        rate=600,
+        hold_seconds=3,
+        jobs=8000,  # so that each is made twice
         calm_seconds=1,
         is_mixed=True,
         seed=7,

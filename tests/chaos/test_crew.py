@@ -22,7 +22,7 @@ def test_who_is_stopped_while_it_starts_has_done_nothing_wrong(
     log = tmp_path / "log"
     command = [sys.executable, "-c", PROGRAM, said]
     team = Team(command, dict(os.environ), log)
-    while not log.read_text():
+    while not log.read_text().endswith("\n"):
         time.sleep(0.01)
 
     team.send(signal.SIGTERM)

@@ -51,11 +51,13 @@ set local lock_timeout = '10s';
 \ir functions/finished_slot.sql
 \ir functions/append_error.sql
 \ir functions/status_event.sql
+\ir functions/is_watched.sql
 \ir functions/get_audience.sql
 \ir functions/is_announced.sql
 \ir functions/watch.sql
 \ir functions/unwatch.sql
 \ir functions/bell_key.sql
+\ir functions/is_bell_held.sql
 \ir functions/ring.sql
 \ir functions/pass_baton.sql
 \ir functions/unmute.sql

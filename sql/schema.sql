@@ -650,7 +650,7 @@ begin
     where check_payload or priority is not null or declared_priority is not null;
 
   create index queues_insert_idx on pgwake.queues (name)
-    where priority is not null;
+    where priority is not null or wakeups <> 'asleep' or status_events <> 'watched';
 
   create index queues_max_running_idx on pgwake.queues (name)
     where max_running is not null;

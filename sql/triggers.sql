@@ -23,8 +23,9 @@ revoke all on function pgwake.before_insert_jobs from public;
 
 -- Checks the payloads of kinds that are to be checked, gives jobs of priority 0 their
 -- policy's (as get_policy says), tallies, wakes and announces. One look tells whether
--- there is such a policy at all (kinds_insert_idx, queues_insert_idx), and whether all
--- jobs are pending in one queue, as nearly always.
+-- there is any policy that matters (kinds_insert_idx, queues_insert_idx), and whether
+-- all jobs are pending in one queue, as nearly always. Then ring() and get_audience()
+-- are asked only if the bell is held, or somebody watches: a sixth of a producer's time.
 create or replace function pgwake.after_insert_jobs()
 returns trigger
 language plpgsql
@@ -34,14 +35,13 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_audience pgwake.audience := pgwake.get_audience();
+  v_audience pgwake.audience;
   v_queue text;
   v_last_queue text;
   v_rows int;
   v_other_rows int;
   v_waiting_rows int;
-  v_has_checks boolean;
-  v_has_priorities boolean;
+  v_has_policies boolean;
   v_kind text;
   v_schema jsonb;
   v_place bigint;
@@ -50,13 +50,16 @@ declare
   v_ids bigint[];
 begin
   select min(i.queue), max(i.queue), count(*), count(nullif(i.status, 'pending')),
-    exists (select from pgwake.kinds as k where k.check_payload),
-    exists (select from pgwake.kinds as k where k.priority is not null or k.declared_priority is not null)
-      or exists (select from pgwake.queues as q where q.priority is not null)
-  into v_queue, v_last_queue, v_rows, v_other_rows, v_has_checks, v_has_priorities
+    exists (
+      select from pgwake.kinds as k
+      where k.check_payload or k.priority is not null or k.declared_priority is not null)
+    or exists (
+      select from pgwake.queues as q
+      where q.priority is not null or q.wakeups <> 'asleep' or q.status_events <> 'watched')
+  into v_queue, v_last_queue, v_rows, v_other_rows, v_has_policies
   from inserted as i;
 
-  if v_has_checks then
+  if v_has_policies then
     for v_kind, v_schema in
       select k.name, k.declared_schema || '{}'  -- unpacked once, not for each row
       from (select distinct i.kind from inserted as i) as i
@@ -76,8 +79,7 @@ begin
           hint = v_problem[2];
       end if;
     end loop;
-  end if;
-  if v_has_priorities then
+
     for v_priority, v_ids in
       select coalesce(k.priority, k.declared_priority, q.priority), array_agg(i.id)
       from inserted as i
@@ -94,7 +96,9 @@ begin
   if v_queue = v_last_queue and v_other_rows = 0 then
     insert into pgwake.tallies (queue, at, enqueued, live_rows)
     values (v_queue, pgwake.now(), v_rows, v_rows);
-    perform pgwake.ring(v_queue);
+    if v_has_policies or pgwake.is_bell_held(v_queue) then
+      perform pgwake.ring(v_queue);
+    end if;
   else
     for v_queue, v_waiting_rows in
       insert into pgwake.tallies
@@ -128,7 +132,8 @@ begin
     end if;
   end if;
 
-  if v_audience.is_watched or cardinality(v_audience.exceptions) > 0 then
+  if v_has_policies or pgwake.is_watched() then
+    v_audience := pgwake.get_audience();
     perform pgwake.announce(array_agg(pgwake.status_event(i.id, i.queue, i.kind, null, i.status)))
     from inserted as i
     where pgwake.is_announced(i.queue, v_audience);

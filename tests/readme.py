@@ -45,6 +45,8 @@ _INTERNAL = {
     "finished_slot",
     "fold_tallies",
     "get_audience",
+    "is_bell_held",
+    "is_watched",
     "lease_outcome",
     "raise_invalid",
     "raise_outcome",

@@ -13,14 +13,11 @@ create or replace function pgwake.ring(queue text)
 returns void
 language plpgsql volatile
 as $$
-declare
-  v_key bigint := pgwake.bell_key(ring.queue);
 begin
   if pg_catalog.current_setting('pgwake.notify', true) operator(pg_catalog.=) 'off' then
     return;
   end if;
-  -- In one expression: between two statements a time-out would leave the lock held.
-  if pg_catalog.pg_try_advisory_lock_shared(v_key) and pg_catalog.pg_advisory_unlock_shared(v_key) then
+  if not pgwake.is_bell_held(ring.queue) then
     perform from pgwake.queues as q
     where q.name operator(pg_catalog.=) ring.queue and q.wakeups operator(pg_catalog.=) 'always';
     if not found then

@@ -317,13 +317,16 @@ async def test_a_statement_of_many_jobs_tells_each_once(
     assert len(ids) == len(set(ids)) == count
 
 
+@pytest.mark.parametrize(("watches", "looks"), [(False, 0), (True, 1)])
 async def test_a_statement_looks_once_however_many_queues_there_are(
-    connection: Connection,
+    connection: Connection, watches: bool, looks: int
 ) -> None:
     await connection.execute(
         "insert into pgwake.queues (name)"
         " select 'q' || n from generate_series(1, 999) n"
     )
+    if watches:
+        await connection.execute("select pgwake.watch()")
     async with connection.transaction():
         await connection.execute(
             "insert into pgwake.jobs (kind, queue)"
@@ -335,4 +338,4 @@ async def test_a_statement_looks_once_however_many_queues_there_are(
         )
 
     assert scans is not None
-    assert tuple(scans) == (0, 1)
+    assert tuple(scans) == (0, looks)

@@ -1,8 +1,11 @@
 """How far ahead a worker claims: enough to stay busy, never to hoard."""
 
 import asyncio
+import time
+from itertools import pairwise
+from uuid import UUID
 
-from pgwake import Registry
+from pgwake import Job, Registry
 from sql.helpers import insert
 from support import Connection, wait_for
 from worker.helpers import all_ended, embedded, ended, in_status
@@ -47,6 +50,31 @@ async def test_a_worker_with_slow_jobs_holds_no_more_than_its_slots(
 
 async def _holds(connection: Connection, worker: str, count: int) -> bool:
     return await held_by(connection, worker) == count
+
+
+async def test_quick_jobs_run_while_the_next_are_claimed(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+    begun: list[tuple[UUID, float]] = []
+
+    @registry.job("note")
+    async def note(job: Job) -> None:
+        begun.append((job.lease_id, time.time()))
+
+    await connection.execute(
+        "insert into pgwake.jobs (kind) select 'note' from generate_series(1, 20000)"
+    )
+    async with embedded(database, registry, queues="default:2"):
+        await all_ended(connection)
+
+    claims = await connection.fetch(
+        "select lease_id, extract(epoch from min(started_at))::float8"
+        " from pgwake.jobs group by lease_id order by 2"
+    )
+    last = {lease_id: at for lease_id, at in begun}
+    busy = [last[one[0]] > two[1] for one, two in pairwise(claims)]
+    assert busy.count(True) > len(busy) / 2
 
 
 async def test_what_was_claimed_ahead_goes_back_when_every_slot_is_held_up(

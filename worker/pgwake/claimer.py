@@ -22,9 +22,12 @@ from pgwake.session import Session
 log = structlog.get_logger()
 
 MAX_BATCH = 500
-# How far ahead of the slots a claim may reach, in seconds of work at the rate just
-# measured: several round trips of a fast queue, nothing at all of a slow one.
-PREFETCH_SECONDS = 0.025
+# How far ahead of the slots claims may reach: what the rate just measured makes of so
+# many times as long as the last claim took, and of so many seconds. The next claim is
+# sent at half of it, so that the other half is run meanwhile. A slow queue has nothing.
+PREFETCH_CLAIMS = 4
+PREFETCH_SECONDS = 0.025, 0.25
+MAX_PREFETCH = 2 * MAX_BATCH
 # After this long without a free slot, jobs that were claimed ahead are given back.
 HOARD_SECONDS = 1.0
 # So many notifications within so many seconds make a queue busy: to be woken by each
@@ -91,8 +94,8 @@ class Claimer:
         self._locked_since: float | None = None
         self._woken = asyncio.Event()
         self._cause: Cause = "bell"
-        self._claimed_at = monotonic()
-        self._finished = 0
+        self._claims = deque([(monotonic(), 0)], maxlen=2)  # when, finished by then
+        self._claim_seconds = 0.0  # that the last one took, its turn included
         self._stopping = False
 
     def tell(self, role: Role, cause: Cause | None) -> None:
@@ -144,11 +147,13 @@ class Claimer:
         slow = asyncio.get_running_loop().call_later(
             SLOW_LOOK_SECONDS, self._want, Wish.WORK
         )
+        started = monotonic()
         try:
             self.pulse.rest()
             async with self._gate:
                 return None if self._stopping else await self._claim(count)
         finally:
+            self._claim_seconds = monotonic() - started
             slow.cancel()
             self.pulse.beat()
 
@@ -195,7 +200,7 @@ class Claimer:
             ahead = self._prefetch()
             room = feed.slots + feed.wanted + ahead - feed.held
             if self._stopping or (room > 0 and len(feed.ready) <= ahead // 2):
-                self._claimed_at, self._finished = monotonic(), feed.finished
+                self._claims.append((monotonic(), feed.finished))
                 return min(room, MAX_BATCH)
             feed.low_water = ahead // 2
             feed.room.clear()
@@ -214,9 +219,13 @@ class Claimer:
     def _prefetch(self) -> int:
         if self._is_limited:
             return 0
-        finished = self.feed.finished - self._finished
-        rate = finished / max(monotonic() - self._claimed_at, 0.001)
-        return min(int(rate * PREFETCH_SECONDS), MAX_BATCH)
+        # By the last claim alone, a queue that starved while it waited for its answer
+        # would look slow, and be let starve again; by the one before, one that slept.
+        now, finished = monotonic(), self.feed.finished
+        rate = max((finished - f) / max(now - at, 0.001) for at, f in self._claims)
+        least, most = PREFETCH_SECONDS
+        seconds = min(max(PREFETCH_CLAIMS * self._claim_seconds, least), most)
+        return min(int(rate * seconds), MAX_PREFETCH)
 
     async def _give_back(self) -> None:
         if monotonic() - self.feed.finished_at < HOARD_SECONDS:

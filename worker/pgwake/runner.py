@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+# So many jobs of handlers that never wait are run, in all slots, before it is the turn
+# of others: of the next claim, and of the ends of these.
+MAX_AT_ONCE = 128
+
 
 class Runner:
     """Runs handlers in the slots of every queue.
@@ -90,6 +94,7 @@ class Runner:
         slot = asyncio.current_task()
         assert slot is not None  # noqa: S101, it is one
         rounds = 0
+        at_once = max(1, MAX_AT_ONCE // feed.slots)
         while (job := await feed.take()) is not None:
             try:
                 await self._run(job, slot, feed)
@@ -99,7 +104,7 @@ class Runner:
                 await _calm(slot)
             rounds += 1
             # A handler that never waits would keep the loop from everybody else.
-            if rounds % 16 == 0:
+            if rounds % at_once == 0:
                 await asyncio.sleep(0)
             while self._finisher.is_full:
                 await asyncio.sleep(0.01)

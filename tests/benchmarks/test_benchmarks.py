@@ -1,11 +1,14 @@
 """Every benchmark runs, at sizes that say nothing about speed."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from pgwake.embedded import EmbeddedServer
@@ -55,6 +58,63 @@ def test_each_benchmark_measures_and_writes_its_figures(
     assert len(medians) == conditions, medians
     for of_condition in medians.values():
         assert figures <= of_condition.keys(), of_condition
+
+
+# What the peers' runner gives a driver: here, a job in a copy of what setup() has made.
+KIT = """
+import asyncio, os, sys
+
+class Peer:
+    def __init__(self, dsn):
+        self.dsn = dsn
+
+def run(peer):
+    asyncio.run(_run(peer(os.environ["PEERS_DATABASE"])))
+
+async def _run(peer):
+    if os.environ["PEERS_VERB"] == "setup":
+        await peer.setup()
+        return
+    await peer.open_producer(1)
+    await peer.put_many(1)
+    hit = asyncio.get_running_loop().create_future()
+    working = asyncio.create_task(peer.work(1, hit.set_result))
+    await asyncio.wait([working, hit], return_when=asyncio.FIRST_COMPLETED)
+    os._exit(0 if hit.done() else 1)
+"""
+
+
+def test_pgwake_works_in_the_copies_that_the_peers_runner_makes(
+    server: EmbeddedServer, admin: psycopg.Connection, tmp_path: Path
+) -> None:
+    (tmp_path / "kit.py").write_text(KIT)
+    log = tmp_path / "log"
+    try:
+        for verb, name, template in [
+            ("setup", "peers_original", "template1"),
+            ("work", "peers_copy", "peers_original"),
+        ]:
+            admin.execute(f"create database {name} template {template}")
+            done = subprocess.run(
+                [sys.executable, CHECKOUT / "tests/benchmarks/peers/driver.py"],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(tmp_path),
+                    "PGWAKE_SRC": str(CHECKOUT),
+                    "PGWAKE_BENCH_LOG": str(log),
+                    "PEERS_DATABASE": urlsplit(server.url)._replace(path=name).geturl(),
+                    "PEERS_VERB": verb,
+                },
+            )
+            told = log.read_text() if log.exists() else done.stderr
+            assert done.returncode == 0, told
+    finally:
+        for name in ("peers_copy", "peers_original"):
+            admin.execute(f"drop database if exists {name} with (force)")
 
 
 def _run(benchmark: str, url: str, folder: Path, *options: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from kit import Peer, run  # type: ignore[import-not-found]  # the runner's
 
 from pgwake import logs
 from pgwake.install import install
+from pgwake.queue.adoption import adopt
 from pgwake.registry import Registry
 from pgwake.settings import Settings
 from pgwake.version import __version__
@@ -36,6 +37,9 @@ class Pgwake(Peer):  # type: ignore[misc]  # nobody has typed it
 
     async def setup(self) -> None:
         await install(self.dsn)
+        connection = await asyncpg.connect(self.dsn)
+        await adopt(connection, guard=False)  # each run is in a copy of it
+        await connection.close()
 
     async def open_producer(self, conns: int) -> None:
         self.pool = await asyncpg.create_pool(self.dsn, min_size=conns, max_size=conns)

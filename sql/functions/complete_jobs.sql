@@ -47,16 +47,13 @@ begin
       'Pass one result for each job id (null for none), or leave results out.');
   end if;
 
-  with mine as materialized (
-    select u.id, u.result
-    from unnest(complete_jobs.job_ids, complete_jobs.lease_ids, complete_jobs.results)
-      as u(id, lease_id, result)
-    where u.lease_id = (select j.lease_id from pgwake.jobs_live as j where j.id = u.id)
-  ),
-  done as (
+  with done as (
     delete from pgwake.jobs_live as j
-    where j.id = any (array(select mine.id from mine))
-      and j.lease_id = any (complete_jobs.lease_ids)
+    where j.id = any (complete_jobs.job_ids)
+      and ((j.id, j.lease_id) in (
+        select u.id, u.lease_id
+        from unnest(complete_jobs.job_ids, complete_jobs.lease_ids) as u(id, lease_id)
+      )) is true  -- a filter: a join might visit the jobs in the order of its hash table
     returning j.*
   ),
   kept as (
@@ -68,9 +65,9 @@ begin
     select d.id, d.queue, d.kind, 'completed', d.priority, d.run_at, d.attempt, d.max_attempts, d.payload,
       d.metadata, d.unique_key, d.concurrency_key, d.has_children, d.depends_on, d.on_parent_failure, d.webhook,
       d.progress, d.lease_id, d.claimed_by, d.crash_count, d.bounce_count,
-      d.cancel_requested_at, d.created_at, d.started_at, v_now, v_slot, m.result, d.errors
+      d.cancel_requested_at, d.created_at, d.started_at, v_now, v_slot, u.result, d.errors
     from done as d
-    join mine as m on m.id = d.id
+    join unnest(complete_jobs.job_ids, complete_jobs.results) as u(id, result) on u.id = d.id
     returning id, queue, kind, run_at, started_at, concurrency_key, has_children, webhook
   ),
   tallied as (

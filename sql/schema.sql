@@ -559,6 +559,10 @@ begin
       'create index jobs_finished_%1$s_finished_at_idx on pgwake.jobs_finished_%1$s '
       'using brin (finished_at) with (pages_per_range = 16)', slot);
   end loop;
+
+  -- What can be compressed came from jobs_live compressed, and is moved as it is: here nobody tries the rest again.
+  alter table pgwake.jobs_failed alter payload set storage external, alter metadata set storage external;
+  alter table pgwake.jobs_finished alter payload set storage external, alter metadata set storage external;
 end
 $leaves$;
 

@@ -45,3 +45,27 @@ async def test_a_job_that_snoozes_and_fails_for_ever_does_not_grow(
     assert sizes[0] < sizes[1]
     assert max(sizes[1:]) - min(sizes[1:]) < 100
     assert sizes[-1] < 20 * 4_300
+
+
+@pytest.mark.parametrize("end", ["complete_job", "fail_job"])
+async def test_an_ended_job_is_as_small_as_a_live_one_without_another_try(
+    connection: Connection, end: str
+) -> None:
+    text = {"text": "the same again, " * 1000}
+    await insert(connection, payload=text, metadata=text, max_attempts=1)
+    sizes = "select pg_column_size(payload), pg_column_size(metadata) from pgwake.jobs"
+    live = await connection.fetchrow(sizes)
+    assert max(live) < 1000
+
+    (held,) = await claim(connection)
+    await call(connection, end, **pair(held))
+
+    assert await connection.fetchrow(sizes) == live
+    # What could not be compressed when it came is not tried again.
+    tried = await connection.fetch(
+        "select attrelid::regclass from pg_attribute"
+        " where attname in ('payload', 'metadata') and attstorage <> 'e'"
+        " and attrelid in (select relid from pg_partition_tree('pgwake.jobs')"
+        " where relid not in ('pgwake.jobs'::regclass, 'pgwake.jobs_live'::regclass))"
+    )
+    assert tried == []

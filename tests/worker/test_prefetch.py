@@ -72,7 +72,7 @@ async def test_quick_jobs_run_while_the_next_are_claimed(
         "select lease_id, extract(epoch from min(started_at))::float8"
         " from pgwake.jobs group by lease_id order by 2"
     )
-    last = {lease_id: at for lease_id, at in begun}
+    last = dict(begun)
     busy = [last[one[0]] > two[1] for one, two in pairwise(claims)]
     assert busy.count(True) > len(busy) / 2
 

@@ -55,6 +55,7 @@ async def test_an_ended_job_is_as_small_as_a_live_one_without_another_try(
     await insert(connection, payload=text, metadata=text, max_attempts=1)
     sizes = "select pg_column_size(payload), pg_column_size(metadata) from pgwake.jobs"
     live = await connection.fetchrow(sizes)
+    assert live is not None
     assert max(live) < 1000
 
     (held,) = await claim(connection)

@@ -17,13 +17,27 @@ CHANNEL = "pgwake"
 BATON_CHANNEL = "pgwake_baton"
 CANCEL_CHANNEL = "pgwake_cancel"
 
+# A row a job, the first with what is said of all, and at least that one. As one array
+# the server would keep a kilobyte for each field of each job until all of it is sent.
 _CLAIM_BATCH = """
-select b.jobs, extract(epoch from b.next_run_at - b.claimed_at)::float8, b.claimed_at,
-  b.cursor, b.is_limited
-from pgwake.claim_batch($1, $2, $3, $4, $5, $6) as b
+select a.job, case when a.place = 1 then a.seconds_to_next end,
+  case when a.place = 1 then a.claimed_at end, case when a.place = 1 then a.cursor end,
+  case when a.place = 1 then a.is_limited end
+from (
+  select b.claimed_at, b.cursor, b.is_limited,
+    extract(epoch from b.next_run_at - b.claimed_at)::float8 as seconds_to_next,
+    unnest(case when b.jobs = '{}' then array[null::pgwake.claimed_job]
+      else b.jobs end) as job,
+    generate_series(1, greatest(cardinality(b.jobs), 1)) as place
+  from pgwake.claim_batch($1, $2, $3, $4, $5, $6) as b
+) as a
 """
 # JSON as text: a caller's own connection may have a codec for it.
-_COMPLETE_JOBS = "select pgwake.complete_jobs($1, $2, $3::text[]::jsonb[])"
+# Null if all are completed, as nearly always: that is sent in no time.
+_COMPLETE_JOBS = """
+select case when ('completed' = all (c.outcomes)) is not true then c.outcomes end
+from pgwake.complete_jobs($1, $2, $3::text[]::jsonb[]) as c(outcomes)
+"""
 _FAIL_JOBS = """
 select pgwake.fail_jobs($1, $2, errors => $3, tracebacks => $4, reasons => $5,
                         retryables => $6, retry_ins => $7)
@@ -217,11 +231,12 @@ async def claim_batch(
     suspects: bool = False,
 ) -> Claim:
     """Claim up to count due jobs; see sql/functions/claim_batch.sql."""
-    row = await connection.fetchrow(
+    rows = await connection.fetch(
         _CLAIM_BATCH, queue, count, worker, lease, cursor, suspects
     )
-    assert row is not None  # noqa: S101, the function always answers with one row
-    return Claim(row[0], row[1], row[2], row[3], row[4])
+    first, *said = rows[0]
+    jobs = [row[0] for row in rows] if first is not None else []
+    return Claim(jobs, *said)
 
 
 async def complete_jobs(
@@ -231,10 +246,10 @@ async def complete_jobs(
     results: Sequence[str | None] | None,
 ) -> list[str]:
     """Complete a batch; an outcome each."""
-    outcomes: list[str] = await connection.fetchval(
+    outcomes: list[str] | None = await connection.fetchval(
         _COMPLETE_JOBS, job_ids, lease_ids, results
     )
-    return outcomes
+    return ["completed"] * len(job_ids) if outcomes is None else outcomes
 
 
 async def fail_jobs(connection: Connection, failures: Sequence[Failure]) -> list[str]:

@@ -22,9 +22,10 @@ from pgwake.session import Session
 log = structlog.get_logger()
 
 MAX_BATCH = 500
-# How far ahead of the slots claims may reach: what the rate just measured makes of so
-# many times as long as the last claim took, and of so many seconds. The next claim is
-# sent at half of it, so that the other half is run meanwhile. A slow queue has nothing.
+# How far ahead of the slots claims may reach: as many jobs as end, at the rate just
+# measured, in so many times as long as the last claim took, within so many seconds. The
+# next claim is sent at half of it, so that the other half is run meanwhile. At the rate
+# of a slow queue that is nothing.
 PREFETCH_CLAIMS = 4
 PREFETCH_SECONDS = 0.025, 0.25
 MAX_PREFETCH = 2 * MAX_BATCH

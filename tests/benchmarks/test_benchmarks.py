@@ -6,13 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from pgwake.embedded import EmbeddedServer
-from support import CHECKOUT
+from support import CHECKOUT, database_url
 
 SMALL = {
     "enqueue": "--jobs 1000 --repeats 1",
@@ -62,7 +61,7 @@ def test_each_benchmark_measures_and_writes_its_figures(
 
 # What the peers' runner gives a driver: here, a job in a copy of what setup() has made.
 KIT = """
-import asyncio, os, sys
+import asyncio, os
 
 class Peer:
     def __init__(self, dsn):
@@ -106,7 +105,7 @@ def test_pgwake_works_in_the_copies_that_the_peers_runner_makes(
                     "PYTHONPATH": str(tmp_path),
                     "PGWAKE_SRC": str(CHECKOUT),
                     "PGWAKE_BENCH_LOG": str(log),
-                    "PEERS_DATABASE": urlsplit(server.url)._replace(path=name).geturl(),
+                    "PEERS_DATABASE": database_url(server, name, "postgres"),
                     "PEERS_VERB": verb,
                 },
             )

@@ -35,7 +35,7 @@ from (
 # JSON as text: a caller's own connection may have a codec for it.
 # Null if all are completed, as nearly always: that is sent in no time.
 _COMPLETE_JOBS = """
-select case when ('completed' = all (c.outcomes)) is not true then c.outcomes end
+select case when 'completed' <> any (c.outcomes) then c.outcomes end
 from pgwake.complete_jobs($1, $2, $3::text[]::jsonb[]) as c(outcomes)
 """
 _FAIL_JOBS = """

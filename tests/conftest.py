@@ -14,8 +14,8 @@ import asyncpg
 import psycopg
 import pytest
 
-from pgwake.binaries import checked_binaries, server_version, wheel_binaries
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.binaries import checked_binaries, server_version, wheel_binaries
+from pgwake.database.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError
 from pgwake.testing.databases import directory_in_memory
 from support import (

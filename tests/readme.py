@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prometheus_client import PlatformCollector, ProcessCollector
 
-from pgwake.metrics import Metrics
+from pgwake.observe.metrics import Metrics
 from pgwake.settings import Settings
 
 CHECKOUT = Path(__file__).resolve().parent.parent

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 
 
 @contextlib.contextmanager

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import asyncpg
 import psycopg
 
-from pgwake.embedded import EmbeddedServer
-from pgwake.embedded import free_port as free_port  # noqa: PLC0414, exported
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.embedded import free_port as free_port  # noqa: PLC0414, exported
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 OWNER = "pgwake_owner"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from readme import CHECKOUT, READMES, with_tables
 
 IDS = [str(path.relative_to(CHECKOUT)) for path in READMES]

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 
 from . import (
     claims,

@@ -7,7 +7,7 @@ at each poll, which they need without any job, can be taken off.
 import asyncio
 from time import monotonic, monotonic_ns
 
-from pgwake.bench.measure import Figures, payload_at
+from pgwake.cli.bench.measure import Figures, payload_at
 
 from .contenders import PGWAKE
 from .measure import Bench, Run

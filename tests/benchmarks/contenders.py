@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from pgwake.bench.worker import MeasuredWorker
-from pgwake.connection import Connection
-from pgwake.install import install
+from pgwake.cli.bench.worker import MeasuredWorker
+from pgwake.database.connection import Connection
+from pgwake.database.install import install
 from pgwake.settings import Settings
 
 from . import reference

@@ -4,7 +4,7 @@ The server must run on this machine, or its clock be the same: run_at is by the
 server's, the handler looks at its own.
 """
 
-from pgwake.bench.measure import Figures, latencies
+from pgwake.cli.bench.measure import Figures, latencies
 
 from .contenders import PGWAKE
 from .measure import Bench, Run

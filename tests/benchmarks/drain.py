@@ -7,7 +7,7 @@ import functools
 import json
 from time import monotonic
 
-from pgwake.bench.measure import Figures, Meter, padding
+from pgwake.cli.bench.measure import Figures, Meter, padding
 
 from .contenders import DELETING_REFERENCE, PGWAKE, REFERENCE, Contender
 from .measure import Bench, Run

@@ -5,8 +5,8 @@ import json
 
 import asyncpg
 
-from pgwake.bench.measure import Figures, insert_all
-from pgwake.install import install
+from pgwake.cli.bench.measure import Figures, insert_all
+from pgwake.database.install import install
 
 from .measure import Bench, Run
 

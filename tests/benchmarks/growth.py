@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from pgwake.bench.measure import Figures
+from pgwake.cli.bench.measure import Figures
 
 from .measure import Bench, Run
 

@@ -3,7 +3,7 @@
 import time
 
 from pgwake import job
-from pgwake.bench.handlers import latency, noop, note
+from pgwake.cli.bench.handlers import latency, noop, note
 
 job("noop")(noop)
 job("latency")(latency)

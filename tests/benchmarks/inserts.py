@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 
-from pgwake.bench.measure import Figures
-from pgwake.binaries import find_binaries
+from pgwake.cli.bench.measure import Figures
+from pgwake.database.binaries import find_binaries
 
 from .contenders import PGWAKE
 from .measure import Bench, Run

@@ -8,7 +8,7 @@ import functools
 import json
 from time import monotonic
 
-from pgwake.bench.measure import Figures, Meter
+from pgwake.cli.bench.measure import Figures, Meter
 
 from .contenders import PGWAKE
 from .measure import Bench, Run

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import asyncpg
 from rich.console import Console
 
-from pgwake.bench.measure import Figures, number
-from pgwake.connection import Connection
+from pgwake.cli.bench.measure import Figures, number
+from pgwake.database.connection import Connection
 
 Measure: TypeAlias = Callable[[], Awaitable[Figures]]
 

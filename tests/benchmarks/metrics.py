@@ -9,10 +9,10 @@ from time import monotonic
 
 import asyncpg
 
-from pgwake.bench.measure import Figures, Meter
-from pgwake.connection import Connection
-from pgwake.metrics import Metrics
-from pgwake.sampler import SAMPLE_SECONDS, Sampler
+from pgwake.cli.bench.measure import Figures, Meter
+from pgwake.database.connection import Connection
+from pgwake.observe.metrics import Metrics
+from pgwake.observe.sampler import SAMPLE_SECONDS, Sampler
 
 from .contenders import PGWAKE
 from .measure import Bench, Run

@@ -6,7 +6,7 @@ server's one process works.
 
 import functools
 
-from pgwake.bench.measure import Figures
+from pgwake.cli.bench.measure import Figures
 
 from .contenders import PGWAKE
 from .measure import Bench, Run

@@ -14,8 +14,8 @@ import time
 
 import asyncpg
 
-from pgwake.bench.handlers import note
-from pgwake.process import run_loop
+from pgwake.cli.bench.handlers import note
+from pgwake.supervise.main import run_loop
 
 SCHEMA = """
 create table plain_jobs (

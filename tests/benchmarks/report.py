@@ -14,7 +14,7 @@ import asyncpg
 from rich.console import Console
 from rich.table import Table
 
-from pgwake.bench.measure import Figures, number
+from pgwake.cli.bench.measure import Figures, number
 
 from .measure import CHECKOUT, Run
 

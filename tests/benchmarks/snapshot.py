@@ -7,7 +7,7 @@ import functools
 
 import asyncpg
 
-from pgwake.bench.measure import Figures
+from pgwake.cli.bench.measure import Figures
 
 from .contenders import PGWAKE, REFERENCE, Contender
 from .measure import Bench, Run

@@ -5,7 +5,7 @@ import json
 from statistics import median
 from time import monotonic
 
-from pgwake.bench.measure import Figures, quantile
+from pgwake.cli.bench.measure import Figures, quantile
 
 from .contenders import PGWAKE
 from .measure import Bench, Run

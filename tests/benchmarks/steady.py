@@ -6,7 +6,7 @@ from time import monotonic_ns
 
 import asyncpg
 
-from pgwake.bench.measure import Figures, Meter, insert_all, latencies, payload_at
+from pgwake.cli.bench.measure import Figures, Meter, insert_all, latencies, payload_at
 
 from .contenders import PGWAKE, REFERENCE, Contender
 from .measure import Bench, Run

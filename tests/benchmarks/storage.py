@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from support import CHECKOUT, database_url
 
 SMALL = {

@@ -9,7 +9,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from time import monotonic_ns
 
-from pgwake.bench.measure import latencies, payload_at
+from pgwake.cli.bench.measure import latencies, payload_at
 
 from .contenders import PGWAKE, REFERENCE
 from .measure import Bench, Run, show

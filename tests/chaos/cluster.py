@@ -18,8 +18,8 @@ from typing import Any, Self
 
 import httpx
 
-from pgwake.binaries import ServerUser, find_binaries, server_version
-from pgwake.embedded import free_port
+from pgwake.database.binaries import ServerUser, find_binaries, server_version
+from pgwake.database.embedded import free_port
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 NAMES = ("a", "b", "c")

@@ -36,8 +36,8 @@ from typing import Annotated, Literal
 import asyncpg
 import typer
 
-from pgwake.connection import FAULTS
-from pgwake.install import install
+from pgwake.database.connection import FAULTS
+from pgwake.database.install import install
 
 from .cluster import CHECKOUT, LOOP_WAIT, RETRY_TIMEOUT, TTL, Cluster, until
 

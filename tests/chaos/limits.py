@@ -18,9 +18,9 @@ from typing import Annotated
 import asyncpg
 import typer
 
-from pgwake import queue
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install
+from pgwake.database import statements as queue
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
 
 CLAIMERS = 16
 BATCH = 10

@@ -22,8 +22,8 @@ from time import monotonic
 import asyncpg
 
 from pgwake import Registry, Settings, Worker
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WORKERS = 10

@@ -10,7 +10,7 @@ from pgwake.chaos.recovery import Recovery
 from pgwake.chaos.run import Plan, run
 from pgwake.chaos.stage import Stage
 from pgwake.chaos.strike import Strike
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from support import Connect
 
 

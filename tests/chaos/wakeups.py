@@ -21,8 +21,8 @@ from typing import Annotated
 import asyncpg
 import typer
 
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WORKERS = [

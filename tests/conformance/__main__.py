@@ -10,8 +10,8 @@ from pathlib import Path
 
 import typer
 
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does
 

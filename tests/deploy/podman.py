@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgwake.binaries import wheel_binaries
+from pgwake.database.binaries import wheel_binaries
 
 PYTHON = "docker.io/library/python:3.13-slim"
 POSTGRES = "docker.io/library/postgres:18"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pgwake.embedded import free_port
+from pgwake.database.embedded import free_port
 
 from .podman import Podman
 from .stage import DEPLOY, PREFIX, Database, FaultError, expect, get, say, until

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgwake.binaries import find_binaries
-from pgwake.embedded import free_port
+from pgwake.database.binaries import find_binaries
+from pgwake.database.embedded import free_port
 
 from .podman import POSTGRES, Podman
 

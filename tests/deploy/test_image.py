@@ -18,14 +18,14 @@ from packaging.utils import canonicalize_name
 from deploy.podman import POSTGRES, PROMETHEUS, PYTHON
 from pgwake.errors import EXIT_CONFIG
 from pgwake.settings import Settings
-from pgwake.supervisor import LAST_SECONDS
+from pgwake.supervise.supervisor import LAST_SECONDS
 from pgwake.version import __version__
 from support import CHECKOUT
 
 DEPLOY = CHECKOUT / "deploy"
 DOCKERFILE = DEPLOY / "Dockerfile"
 COMPOSE = DEPLOY / "compose.yaml"
-UNIT = DEPLOY / "systemd" / "pgwake.service"
+UNIT = DEPLOY / "systemd" / "pgwake.engine.service"
 
 PINNED = re.compile(
     r"^([\w.-]+)==(\S+)[^\n]*((?:\n    --hash=sha256:\w{64}[ \\]*)*)", re.MULTILINE

@@ -25,8 +25,8 @@ from deploy.manifests import (
     validate,
 )
 from deploy.monitoring import PROMETHEUS
-from pgwake import supervisor
 from pgwake.settings import DEFAULT_SLOTS, Settings
+from pgwake.supervise import supervisor
 from pgwake.version import __version__
 
 SECRETS = KUBERNETES / "secrets.example.yaml"

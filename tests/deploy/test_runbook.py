@@ -5,7 +5,7 @@ import re
 import psycopg
 import pytest
 
-from pgwake.cli import app
+from pgwake.cli.main import app
 from support import CHECKOUT, Connection
 
 # What stands for something in the runbook, and something for it.

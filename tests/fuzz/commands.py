@@ -20,7 +20,7 @@ from unittest.mock import patch
 import typer
 from hypothesis import strategies as st
 
-from pgwake import cli
+from pgwake.cli import main as cli
 
 from . import values, verdict
 from .requests import BYTES

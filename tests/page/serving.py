@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pgwake import Settings
-from pgwake.web import Web
+from pgwake.http.serve import Web
 from support import free_port
 from worker.processes import clean_environment
 

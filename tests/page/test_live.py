@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from page.browsing import Visit
 from page.queueing import insert, insert_many, progress
 from page.serving import TOKEN, Site, StartSite
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from support import free_port
 
 pytestmark = pytest.mark.timeout(60)

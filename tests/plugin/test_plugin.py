@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.timeout(120)  # each test runs pytest

@@ -29,9 +29,9 @@ from rich.console import Console
 
 from pgwake.chaos.account import Account
 from pgwake.chaos.faults import FAULTS
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
 from pgwake.errors import EXIT_USAGE
-from pgwake.install import install
 
 from . import report
 from .lines import LINES

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 
-from pgwake.connection import Connection
+from pgwake.database.connection import Connection
+from pgwake.database.session import Session
 from pgwake.pause import pause
-from pgwake.session import Session
 
 RETENTION = timedelta(minutes=1)
 TICK = timedelta(seconds=5)

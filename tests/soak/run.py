@@ -20,10 +20,10 @@ from pgwake.chaos.load import Load, prepare
 from pgwake.chaos.run import END_SECONDS, until_ended
 from pgwake.chaos.stage import Stage
 from pgwake.chaos.strike import Strike
-from pgwake.connection import FAULTS as NO_ANSWER
-from pgwake.connection import Connection
-from pgwake.embedded import EmbeddedServer
-from pgwake.session import Session
+from pgwake.database.connection import FAULTS as NO_ANSWER
+from pgwake.database.connection import Connection
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.session import Session
 
 from .mix import Mix, MixAccount
 from .sample import Sample, Sampler

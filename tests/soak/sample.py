@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import asyncpg
 
-from pgwake.bench.measure import stat_fields
-from pgwake.connection import Connection
+from pgwake.cli.bench.measure import stat_fields
+from pgwake.database.connection import Connection
 
 from .lines import Of
 

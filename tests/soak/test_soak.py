@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
 
 from . import report
 from .lines import LINES, MB, Of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psycopg
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from support import OWNER, database_url
 
 _serial = itertools.count(1)

@@ -9,8 +9,8 @@ import re
 import shutil
 from pathlib import Path
 
-from pgwake.install import sql_directory
-from pgwake.queue import SCHEMA_VERSION
+from pgwake.database.install import sql_directory
+from pgwake.database.statements import SCHEMA_VERSION
 
 NEXT_VERSION = SCHEMA_VERSION + 1
 

@@ -8,8 +8,8 @@ without a new version, and the next migration has what it starts from.
 import gzip
 from pathlib import Path
 
-from pgwake.install import install_script
-from pgwake.queue import SCHEMA_VERSION
+from pgwake.database.install import install_script
+from pgwake.database.statements import SCHEMA_VERSION
 
 RELEASES = Path(__file__).parent / "releases"
 

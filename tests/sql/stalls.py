@@ -18,8 +18,8 @@ from time import monotonic
 import asyncpg
 import typer
 
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install, sql_directory
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install, sql_directory
 
 from . import release
 from .next_schema import make_next_schema

@@ -7,8 +7,8 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
 from sql.copies import clone, restore
 from sql.helpers import call, claim, insert, pair, refused, row_count, running
 from support import Connect, Connection

@@ -11,9 +11,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install
-from pgwake.queue import SCHEMA_VERSION
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
+from pgwake.database.statements import SCHEMA_VERSION
 from sql import release
 from sql.helpers import (
     Listener,

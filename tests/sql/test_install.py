@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install, install_script
-from pgwake.queue import SCHEMA_VERSION
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install, install_script
+from pgwake.database.statements import SCHEMA_VERSION
 from sql.helpers import call, claim, insert, insert_many, pairs, refused
 from support import CHECKOUT, OWNER, Connect, Connection, database_url, psql
 

@@ -6,7 +6,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from sql.helpers import call, claim, claim_batch, insert, pairs, set_queue
 from sql.plans import Case, Explained, buffers, check_case
 from support import Connect, Connection, database_url

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pgwake import install as installing
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install
-from pgwake.queue import installed_schema
+from pgwake.database import install as installing
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
+from pgwake.database.statements import installed_schema
 from sql.helpers import call, claim, insert, pairs, refused, waits
 from sql.next_schema import NEXT_VERSION, make_next_schema
 from support import Connect, Connection, psql, wait_for

@@ -11,7 +11,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from sql.plans import Case, Explained, check_case
 from support import database_url
 

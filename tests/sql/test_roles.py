@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from sql.life import (
     ADMIN,
     PRODUCER,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pgwake.doctor import Examination
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.doctor.examine import Examination
 from pgwake.settings import Settings
 from sql.helpers import call, claim, insert, rows
 from standby import standby_of

@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install, install_script, sql_directory
-from pgwake.queue import SCHEMA_VERSION, installed_schema
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install, install_script, sql_directory
+from pgwake.database.statements import SCHEMA_VERSION, installed_schema
 from sql import release
 from sql.helpers import call, claim, insert, insert_many, pairs, refused
 from sql.next_schema import NEXT_VERSION, make_next_schema

@@ -7,8 +7,9 @@ import asyncio
 import os
 import signal
 
-from pgwake import Settings, Worker, logs
-from pgwake.worker import import_handlers
+from pgwake import Settings, Worker
+from pgwake.engine.worker import import_handlers
+from pgwake.observe import logs
 
 
 async def main() -> None:

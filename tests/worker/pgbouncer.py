@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pgwake.binaries import ServerUser
-from pgwake.embedded import free_port
+from pgwake.database.binaries import ServerUser
+from pgwake.database.embedded import free_port
 
 PoolMode = Literal["transaction", "session"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from pgwake import Discard, Settings
 from pgwake.address import Rule
-from pgwake.endpoint import HttpClient
+from pgwake.kinds.http import HttpClient
 from worker.receiver import Receiver
 
 PUBLIC = [

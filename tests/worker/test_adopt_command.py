@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from sql.copies import clone
 from sql.helpers import call, claim, insert, running
 from support import Connect, Connection

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pgwake.chaos.relay import Relay
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from pgwake.http.pool import Pool
 from sql.helpers import insert, status
 from support import Connect, Connection, free_port, wait_for

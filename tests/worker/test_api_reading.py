@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from pgwake import Registry
-from pgwake.history import History
-from pgwake.http.history import drawn
+from pgwake.http.api.history import drawn
+from pgwake.observe.history import History
 from sql.helpers import call, insert, job_in, pair, running
 from support import Connection, wait_for
 from worker.api import problem, serving
@@ -109,7 +109,7 @@ async def test_history_tells_what_each_queue_was_like_and_how_fast_it_went() -> 
 async def test_history_is_what_the_worker_has_sampled(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.1)
     await insert(connection, queue="a")
     async with serving(database) as api:
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgwake.http.application import OPERATIONS
+from pgwake.http.app import OPERATIONS
 from support import free_port
 from worker.api import TOKEN, client, problem, serving
 from worker.processes import StartProcess

@@ -182,7 +182,7 @@ async def test_what_a_blocked_worker_gives_back_is_counted(
 ) -> None:
     import time  # noqa: PLC0415
 
-    monkeypatch.setattr("pgwake.watchdog.BLOCKED_SECONDS", 1.0)
+    monkeypatch.setattr("pgwake.engine.lifeline.watchdog.BLOCKED_SECONDS", 1.0)
     registry = Registry()
     blocked: list[int] = []
 

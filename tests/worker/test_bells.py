@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from pgwake import Registry, Worker
-from pgwake.bell import Bell, Role, Wish
+from pgwake.engine.lifeline.notify_lock import Bell, Role, Wish
 from sql.helpers import call, insert, job
 from support import Connect, Connection, wait_for
 from worker.helpers import (

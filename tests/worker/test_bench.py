@@ -8,10 +8,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgwake import cli, cli_bench
-from pgwake.bench import history
-from pgwake.bench.history import Record
-from pgwake.bench.report import FIGURES, verdict
+from pgwake.cli import main as cli
+from pgwake.cli.bench import command as cli_bench
+from pgwake.cli.bench import history
+from pgwake.cli.bench.history import Record
+from pgwake.cli.bench.report import FIGURES, verdict
 from pgwake.errors import ConfigurationError, InvalidArgumentError
 from sql.helpers import insert
 from support import Connection, wait_for

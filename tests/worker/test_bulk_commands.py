@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pgwake import cli_bulk
+from pgwake.cli import bulk as cli_bulk
 from support import Connection
 from worker.processes import Answer, Pgwake
 from worker.terminals import at_terminal

@@ -4,7 +4,7 @@ import asyncpg
 import pytest
 
 from pgwake.chaos.disk import SmallDisk
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 
 _ON_IT = """
 select count(*) from pg_class as c

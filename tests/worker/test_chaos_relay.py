@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from pgwake.chaos.relay import Relay
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError
 from support import Connection, wait_for
 

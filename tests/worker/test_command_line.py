@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pgwake import __version__
-from pgwake.queue import SCHEMA_VERSION
+from pgwake.database.statements import SCHEMA_VERSION
 from sql import release
 from sql.helpers import insert, job
 from support import Connection

@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgwake import Job, Registry
-from pgwake.embedded import EmbeddedServer
-from pgwake.registry import WEBHOOK_KIND
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.jobs.registry import WEBHOOK_KIND
 from sql.copies import restore
 from sql.helpers import call, insert, rows, set_queue
 from support import Connect, Connection, wait_for
@@ -30,7 +30,7 @@ async def test_a_restored_dump_mails_nobody_until_it_is_adopted(
     monkeypatch: pytest.MonkeyPatch,
     pgwake: Pgwake,
 ) -> None:
-    monkeypatch.setattr("pgwake.gate.SHUT_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.observe.fit.SHUT_SECONDS", 0.1)
     second = timedelta(seconds=1)
     await call(connection, "adopt", environment="production")
     await set_queue(connection, webhook="http://example.org")

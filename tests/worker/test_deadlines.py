@@ -12,9 +12,9 @@ import pytest
 
 from pgwake import Job, Registry
 from pgwake.chaos.relay import Relay
-from pgwake.connection import Connection as OurConnection
-from pgwake.embedded import EmbeddedServer
-from pgwake.session import Session
+from pgwake.database.connection import Connection as OurConnection
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.session import Session
 from sql.helpers import insert, job
 from support import Connection, wait_for
 from worker.helpers import embedded, ended, gauge, in_status, quick, sessions
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(60)
 async def test_what_is_in_flight_is_given_up_and_all_goes_on_by_new_sessions(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.listener.PING_SECONDS", 0.3)
+    monkeypatch.setattr("pgwake.engine.lifeline.listener.PING_SECONDS", 0.3)
     registry = quick()
     go = asyncio.Event()
     begun: list[int] = []
@@ -114,8 +114,8 @@ async def test_a_server_that_stands_still_is_waited_for(
 async def test_a_stop_waits_neither_for_a_silent_database_nor_for_who_asks_it(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.worker.CLAIM_DEADLINE", 0.5)
-    monkeypatch.setattr("pgwake.worker.FLUSH_DEADLINE", 0.5)
+    monkeypatch.setattr("pgwake.engine.worker.CLAIM_DEADLINE", 0.5)
+    monkeypatch.setattr("pgwake.engine.worker.FLUSH_DEADLINE", 0.5)
     registry = Registry()
     told: list[str] = []
 

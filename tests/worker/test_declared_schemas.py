@@ -12,7 +12,7 @@ from pydantic import (
 )
 
 from pgwake import ConfigurationError, Registry
-from pgwake.signature import Signature
+from pgwake.jobs.signature import Signature
 from sql.helpers import insert
 from support import Connection
 from worker.helpers import embedded, ended

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from rich.console import Console
 
-from pgwake.demo import LOOK_AROUND
-from pgwake.demo_display import Display
-from pgwake.demo_jobs import demo_file
-from pgwake.demo_run import Counts
+from pgwake.cli.demo.command import LOOK_AROUND
+from pgwake.cli.demo.display import Display
+from pgwake.cli.demo.jobs import demo_file
+from pgwake.cli.demo.run import Counts
 
 CHECKS = ("files", "results", "flaky", "doomed", "killer", "delayed", "cancelled")
 pytestmark = pytest.mark.timeout(120)

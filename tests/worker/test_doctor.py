@@ -15,13 +15,13 @@ import psycopg
 import pytest
 
 from pgwake import Registry
-from pgwake.cli import app
-from pgwake.diagnosis import Diagnosis
-from pgwake.doctor import Examination
+from pgwake.cli.main import app
+from pgwake.database.install import install
+from pgwake.doctor.examine import Examination
 from pgwake.errors import ConfigurationError
 from pgwake.finding import Finding
-from pgwake.install import install
-from pgwake.metrics import Metrics
+from pgwake.observe.findings import Diagnosis
+from pgwake.observe.metrics import Metrics
 from sql import release
 from sql.helpers import set_queue
 from sql.test_install import empty_database
@@ -148,7 +148,7 @@ async def test_without_a_database_there_is_nothing_to_look_at() -> None:
 async def test_of_a_busy_database_it_finds_nothing(
     connection: Connection, connect: Connect, healthy: str, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.DIAGNOSE_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.engine.upkeep.DIAGNOSE_SECONDS", 0.1)
     registry = Registry()
 
     @registry.job("quick")
@@ -428,7 +428,7 @@ async def test_a_role_that_lacks_rights_is_found(
             "grant execute on all functions in schema pgwake to hand;"
             "revoke execute on function pgwake.get_job from hand"
         )
-        monkeypatch.setattr("pgwake.checkup.sql_directory", lambda: tmp_path)
+        monkeypatch.setattr("pgwake.doctor.checks.sql_directory", lambda: tmp_path)
         grants, hidden = await examined(url)
         assert (grants.check, grants.fix) == ("grants", "pgwake init --roles")
         assert grants.problem == "hand may not call get_job"
@@ -445,9 +445,9 @@ async def test_a_role_that_lacks_rights_is_found(
 async def test_what_is_found_is_a_metric_until_it_is_mended(
     connection: Connection, healthy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.DIAGNOSE_SECONDS", 0.05)
-    monkeypatch.setattr("pgwake.diagnosis.DIAGNOSE_SECONDS", 0.05)
-    monkeypatch.setattr("pgwake.diagnosis.MAX_SHARE", 10)
+    monkeypatch.setattr("pgwake.engine.upkeep.DIAGNOSE_SECONDS", 0.05)
+    monkeypatch.setattr("pgwake.observe.findings.DIAGNOSE_SECONDS", 0.05)
+    monkeypatch.setattr("pgwake.observe.findings.MAX_SHARE", 10)
     await set_queue(connection, "one", **POLICY)
     await set_queue(connection, "two", lease=timedelta(seconds=1))
     registry = Registry()
@@ -481,11 +481,11 @@ async def test_a_diagnosis_that_takes_too_long_is_given_up_and_what_is_old_vanis
     assert await diagnosis.look(connection, 100_000)
     assert diagnosis.seconds == 120
 
-    monkeypatch.setattr("pgwake.diagnosis.DEADLINE", 0.1)
+    monkeypatch.setattr("pgwake.observe.findings.DEADLINE", 0.1)
     blocker = await connect()
     await blocker.execute("begin; lock table pgwake.installation")
     assert not await diagnosis.look(connection, 1)
     assert diagnosis.seconds == 120
     assert Samples(metrics.render()).has("pgwake_findings")
-    monkeypatch.setattr("pgwake.diagnosis.FRESH_SECONDS", 0)
+    monkeypatch.setattr("pgwake.observe.findings.FRESH_SECONDS", 0)
     assert not Samples(metrics.render()).has("pgwake_findings")

@@ -11,9 +11,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from pgwake import binaries as binaries_module
-from pgwake.binaries import copy_binaries, find_binaries
-from pgwake.embedded import EmbeddedServer
+from pgwake.database import binaries as binaries_module
+from pgwake.database.binaries import copy_binaries, find_binaries
+from pgwake.database.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError, EmbeddedServerError
 from support import CHECKOUT, OWNER, free_port
 
@@ -182,7 +182,7 @@ def test_it_is_stopped_when_its_process_exits(
     code = """
 import sys
 from pathlib import Path
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 directory, binaries, *keep = sys.argv[1:]
 EmbeddedServer(Path(directory), binaries=Path(binaries), keep=bool(keep)).start()
 """
@@ -236,7 +236,7 @@ def test_an_ordinary_user_starts_it(binaries: Path) -> None:
 import socket
 import sys
 from pathlib import Path
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 with EmbeddedServer(binaries=Path(sys.argv[1])) as server:
     assert server.directory.stat().st_uid == 65534
     socket.create_connection(("127.0.0.1", server.port)).close()

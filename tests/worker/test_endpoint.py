@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from pgwake import Discard, Retry, Settings, Snooze, __version__
 from pgwake.address import Rule
-from pgwake.endpoint import HttpClient
+from pgwake.kinds.http import HttpClient
 from sql.helpers import call, insert
 from support import Connection, free_port
 from worker import certificate

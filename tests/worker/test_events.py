@@ -178,8 +178,8 @@ async def test_a_lost_session_is_told_and_its_successor_too(
 async def test_a_half_open_session_is_found_out_and_told(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.watching.PING_SECONDS", 0.2)
-    monkeypatch.setattr("pgwake.watching.TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr("pgwake.database.status_listener.PING_SECONDS", 0.2)
+    monkeypatch.setattr("pgwake.database.status_listener.TIMEOUT_SECONDS", 1)
     async with (
         Relay.before(database) as relay,
         serving(database, listen_url=relay.url) as api,
@@ -197,7 +197,7 @@ async def test_a_half_open_session_is_found_out_and_told(
 async def test_behind_a_transaction_pooler_clients_are_told_to_poll(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.pooler.DELIVERY_SECONDS", 0.5)
+    monkeypatch.setattr("pgwake.database.pooler.DELIVERY_SECONDS", 0.5)
     with pgbouncer(database, "transaction") as pooled:
         async with serving(database, listen_url=pooled) as api:
             async with Stream.of(api) as stream:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from pgwake import AsyncQueue, Queue, Registry, Worker
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from sql.helpers import call, insert
 from standby import follow, promote, standby_of
 from support import OWNER, Connect, Connection, database_url, free_port, wait_for

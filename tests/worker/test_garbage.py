@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from pgwake import Job, Registry, Retry
-from pgwake.problem import ReportedError
+from pgwake.jobs.problem import ReportedError
 from sql.helpers import insert
 from support import Connection, wait_for
 from worker import process_handlers

@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgwake import Registry, Worker
+from pgwake.database.install import install
 from pgwake.errors import ConfigurationError
-from pgwake.install import install
 from sql.helpers import insert, status
 from support import Connect, Connection, free_port, wait_for
 from worker.helpers import embedded, ended, fetch, in_status, quick, settings
@@ -64,9 +64,9 @@ misfits = pytest.mark.parametrize("misfit", MISFITS.values(), ids=MISFITS)
 async def _it_looks_often(
     monkeypatch: pytest.MonkeyPatch, connection: Connection
 ) -> None:
-    monkeypatch.setattr("pgwake.gate.OPEN_SECONDS", 0.1)
-    monkeypatch.setattr("pgwake.gate.SHUT_SECONDS", 0.1)
-    monkeypatch.setattr("pgwake.upkeep.MISFIT_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.observe.fit.OPEN_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.observe.fit.SHUT_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.engine.upkeep.MISFIT_SECONDS", 0.1)
     await connection.execute(PRODUCTION)
 
 
@@ -152,8 +152,8 @@ async def test_a_worker_waits_for_its_rights(
 async def test_what_does_not_fit_is_said_again_but_not_at_each_look(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.gate.SHUT_SECONDS", 0.01)
-    monkeypatch.setattr("pgwake.gate.SAY_SECONDS", 0.3)
+    monkeypatch.setattr("pgwake.observe.fit.SHUT_SECONDS", 0.01)
+    monkeypatch.setattr("pgwake.observe.fit.SAY_SECONDS", 0.3)
     await connection.execute(MISFITS["copy"].make)
     with capture_logs() as logs:
         async with supervised(database, 0):
@@ -220,7 +220,7 @@ async def test_a_worker_in_an_application_that_can_not_start_says_why(
 async def test_claims_that_find_a_copy_first_are_not_repeated_at_each_notification(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.gate.OPEN_SECONDS", 3600.0)
+    monkeypatch.setattr("pgwake.observe.fit.OPEN_SECONDS", 3600.0)
     port = free_port()
     await connection.execute(
         "insert into pgwake.queues (name, wakeups) values ('default', 'always')"

@@ -8,7 +8,7 @@ import pytest
 
 from pgwake import Registry, Worker
 from pgwake.chaos.relay import Relay
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from sql.helpers import insert
 from support import Connect, Connection, free_port
 from worker.helpers import embedded, ended, fetch, quick
@@ -26,11 +26,11 @@ async def _never(*_: object) -> None:
 
 @pytest.fixture(autouse=True)
 def _patience_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgwake.pulse.SILENT_SECONDS", 3.0)
-    monkeypatch.setattr("pgwake.http.health.DATABASE_SECONDS", 2.0)
-    monkeypatch.setattr("pgwake.gate.OPEN_SECONDS", 0.2)
-    monkeypatch.setattr("pgwake.gate.SHUT_SECONDS", 0.2)
-    monkeypatch.setattr("pgwake.worker.FLUSH_DEADLINE", 0.5)
+    monkeypatch.setattr("pgwake.heartbeat.SILENT_SECONDS", 3.0)
+    monkeypatch.setattr("pgwake.observe.health.DATABASE_SECONDS", 2.0)
+    monkeypatch.setattr("pgwake.observe.fit.OPEN_SECONDS", 0.2)
+    monkeypatch.setattr("pgwake.observe.fit.SHUT_SECONDS", 0.2)
+    monkeypatch.setattr("pgwake.engine.worker.FLUSH_DEADLINE", 0.5)
 
 
 def impatient(
@@ -91,7 +91,7 @@ async def test_a_statement_that_outlives_its_deadline_is_named(
     async with impatient(database, port):
         await answers(port, "/readyz", 200)
         with monkeypatch.context() as patch:
-            patch.setattr("pgwake.queue.claim_batch", claim_batch)
+            patch.setattr("pgwake.database.statements.claim_batch", claim_batch)
             try:
                 (problem,) = await answers(port, "/healthz", 503)
             finally:

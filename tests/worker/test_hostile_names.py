@@ -8,7 +8,8 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from pgwake import Registry, cli
+from pgwake import Registry
+from pgwake.cli import main as cli
 from sql.helpers import insert
 from support import Connection, wait_for
 from worker.api import serving

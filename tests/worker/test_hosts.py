@@ -9,10 +9,10 @@ from urllib.parse import quote, urlsplit
 import psycopg
 import pytest
 
-from pgwake.connection import connect, is_transient
-from pgwake.embedded import EmbeddedServer
-from pgwake.hosts import host_urls, url_problem
-from pgwake.refusal import without_password
+from pgwake.database.connection import connect, is_transient
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.url import host_urls, url_problem
+from pgwake.doctor.connect import without_password
 from support import OWNER, OWNER_PASSWORD
 
 PASSWORD = "p@s:s/w?r#d %25&=é"  # noqa: S105
@@ -110,7 +110,7 @@ async def test_a_host_that_is_gone_does_not_use_up_the_deadline(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pgwake.connection.HOST_SECONDS", 0.2)
+    monkeypatch.setattr("pgwake.database.connection.HOST_SECONDS", 0.2)
     parts = urlsplit(database)
     login, _, host = parts.netloc.rpartition("@")
     gone = f"127.0.0.1:{request.getfixturevalue(first)}"
@@ -125,7 +125,7 @@ async def test_a_host_that_is_gone_does_not_use_up_the_deadline(
 async def test_no_answer_of_any_host_is_an_error_at_the_deadline(
     silent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.connection.HOST_SECONDS", 0.2)
+    monkeypatch.setattr("pgwake.database.connection.HOST_SECONDS", 0.2)
     url = f"postgresql://u@127.0.0.1:{silent},127.0.0.1:{silent}/db"
     with pytest.raises(TimeoutError, match=r"no answer within 0.5 s"):
         await connect(url, "pgwake:test", 0.5)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgwake import Registry
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError
 from pgwake.http.server import bind
 from sql.helpers import insert
@@ -59,7 +59,7 @@ async def test_a_worker_that_drains_is_healthy_and_not_ready(
 async def test_a_worker_without_its_database_is_healthy_and_not_ready(
     own_server: EmbeddedServer, own_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.http.health.DATABASE_SECONDS", 3)
+    monkeypatch.setattr("pgwake.observe.health.DATABASE_SECONDS", 3)
     port = free_port()
     async with embedded(own_database, quick(), http_port=port):
         await answers(port, "/readyz", 200)
@@ -74,7 +74,7 @@ async def test_a_worker_without_its_database_is_healthy_and_not_ready(
 async def test_a_worker_whose_loop_is_blocked_is_not_healthy(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.http.health.MAIN_LAG_SECONDS", 1)
+    monkeypatch.setattr("pgwake.observe.health.MAIN_LAG_SECONDS", 1)
     port, registry = free_port(), Registry()
 
     @registry.job("block")

@@ -35,8 +35,8 @@ def series(page: bytes) -> int:
 async def test_ten_thousand_jobs_with_nothing_in_common_add_no_series_of_their_own(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.2)
-    monkeypatch.setattr("pgwake.sampler.MAX_SAMPLE_SECONDS", 0.2)
+    monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.2)
+    monkeypatch.setattr("pgwake.observe.sampler.MAX_SAMPLE_SECONDS", 0.2)
     registry = Registry()
 
     @registry.job("fails")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pgwake.binaries import server_version
 from pgwake.chaos.relay import Relay
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.binaries import server_version
+from pgwake.database.embedded import EmbeddedServer
 from sql.helpers import call, insert, refused
 from support import Connect, Connection, create_installed_database, wait_for
 from worker.helpers import all_ended, embedded, ended, gauge, quick, sessions
@@ -33,7 +33,7 @@ USAGE = "select pg_notification_queue_usage()"
 async def test_a_half_open_session_is_found_by_its_ping_and_replaced(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.listener.PING_SECONDS", 0.3)
+    monkeypatch.setattr("pgwake.engine.lifeline.listener.PING_SECONDS", 0.3)
     async with (
         Relay.before(database) as relay,
         embedded(database, quick(), listen_url=relay.url, query_timeout=1) as worker,
@@ -63,7 +63,7 @@ async def test_the_metric_shows_how_full_the_servers_queue_is(
     database: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.1)
     idler = await connect()
     await idler.execute("listen elsewhere")
     await idler.execute("begin")

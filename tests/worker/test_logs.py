@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import structlog
 
-from pgwake import logs
-from pgwake.job import Job
-from pgwake.joblog import JobLog
+from pgwake.jobs.job import Job
+from pgwake.observe import logs
+from pgwake.observe.joblog import JobLog
 from sql.helpers import call, insert
 from support import Connection, free_port
 from worker.helpers import all_ended, ended, settings

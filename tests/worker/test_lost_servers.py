@@ -5,8 +5,8 @@ import asyncio
 from structlog.testing import capture_logs
 
 from pgwake.chaos.relay import Relay
-from pgwake.connection import Connection
-from pgwake.session import Session
+from pgwake.database.connection import Connection
+from pgwake.database.session import Session
 from support import wait_for
 
 

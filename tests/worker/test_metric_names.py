@@ -28,8 +28,8 @@ async def port(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[int]:
     """Where a worker that has done everything is scraped."""
-    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
-    monkeypatch.setattr("pgwake.upkeep.DIAGNOSE_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.engine.upkeep.DIAGNOSE_SECONDS", 0.1)
     registry = Registry()
     go = asyncio.Event()
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from pgwake import Registry, Worker
-from pgwake.metrics import Metrics
-from pgwake.queue import Crashed
+from pgwake.database.statements import Crashed
+from pgwake.observe.metrics import Metrics
 from sql.helpers import insert, set_queue
 from support import Connection, free_port, wait_for
 from worker.helpers import Samples, embedded, ended, fetch, in_status
@@ -105,7 +105,7 @@ async def test_slots_show_how_many_there_are_and_how_many_are_busy(
 async def test_the_queues_gauges_fall_back_to_nothing(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.1)
     registry = Registry()
     go = asyncio.Event()
 

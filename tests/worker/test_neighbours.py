@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from pgwake import Worker
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
 from sql.copies import clone
 from sql.helpers import call, claim, insert, insert_many, pair, row_count
 from sql.test_install import CATALOG, contents, empty_database

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pgwake.terminal import table
+from pgwake.cli.output import table
 from sql.helpers import Row, call, claim, insert, job_in, running
 from support import Connect, Connection, wait_for
 from worker.helpers import asleep, embedded, ended, in_status, quick, wakeups

@@ -11,9 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgwake import Job, Queue, Registry
-from pgwake.connection import connect as connect_worker
-from pgwake.connection import is_pooled
-from pgwake.install import install
+from pgwake.database.connection import connect as connect_worker
+from pgwake.database.connection import is_pooled
+from pgwake.database.install import install
 from sql.helpers import call, insert
 from support import Connect, Connection, wait_for
 from worker.api import serving

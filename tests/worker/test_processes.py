@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pgwake import ConfigurationError, Registry, Worker
-from pgwake.registry import registry
+from pgwake.jobs.registry import registry
 from sql.helpers import insert, job, set_queue
 from support import Connection, wait_for
 from worker import process_handlers
@@ -336,7 +336,7 @@ async def test_exceptions_come_back_with_the_traceback_of_the_process(
     )
     assert "process_handlers.py" in error["traceback"]
     assert "in raise_apart" in error["traceback"]
-    assert "pgwake/executor" not in error["traceback"]
+    assert "pgwake/processes/child" not in error["traceback"]
     assert left["errors"][0]["message"] == "SystemExit: 3"
     assert reasons(invalid) == ["invalid"]
 

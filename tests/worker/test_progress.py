@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from pgwake import ConfigurationError, Job, Registry, queue
+from pgwake import ConfigurationError, Job, Registry
+from pgwake.database import statements as queue
 from pgwake.errors import InvalidValueError
 from sql.helpers import Listener, insert, job, set_queue
 from support import Connect, Connection, wait_for

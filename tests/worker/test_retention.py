@@ -17,8 +17,10 @@ from generate_series(1, 12000)
 async def test_more_than_a_step_of_retention_removes_is_not_left_for_a_minute(
     database: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.STEPS", {"retention": 60.0})
-    monkeypatch.setattr("pgwake.upkeep.random.uniform", lambda low, _: low)  # at once
+    monkeypatch.setattr("pgwake.engine.upkeep.STEPS", {"retention": 60.0})
+    monkeypatch.setattr(
+        "pgwake.engine.upkeep.random.uniform", lambda low, _: low
+    )  # at once
     await connection.execute(POLICY)
     await connection.execute(ENDED)
 

@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from pgwake import Registry
-from pgwake.connection import backoff
+from pgwake.database.connection import backoff
 from sql.helpers import insert, set_queue
 from support import Connection, wait_for
 from worker.helpers import embedded, ended, reasons

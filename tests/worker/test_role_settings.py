@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from pgwake import Job, Registry
-from pgwake.install import install
+from pgwake.database.install import install
 from sql.helpers import insert, set_queue
 from support import OWNER, Connect, Connection
 from worker.helpers import all_ended, embedded, ended, sessions

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from pgwake import NewJob, Queue, cli
+from pgwake import NewJob, Queue
+from pgwake.cli import main as cli
 from pgwake.errors import ROLES_HINT, ConfigurationError
 from sql.helpers import insert
 from support import Connection, RoleUrl, free_port, wait_for

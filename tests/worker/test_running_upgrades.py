@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from pgwake import Job, Queue, Registry
-from pgwake.embedded import EmbeddedServer
-from pgwake.install import install
-from pgwake.queue import SCHEMA_VERSION
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
+from pgwake.database.statements import SCHEMA_VERSION
 from sql import release
 from sql.helpers import Row, call, claim, insert, pairs, refused, set_clock, sweep
 from sql.next_schema import NEXT_VERSION, make_next_schema

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pgwake import InvalidScheduleError, next_ticks
-from pgwake.schedule import Due, _falling, _rising, plan
+from pgwake.ticks import Due, _falling, _rising, plan
 
 DAY = timedelta(days=1)
 QUARTER = timedelta(minutes=15)

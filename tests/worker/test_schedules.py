@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from pgwake.metrics import Metrics
-from pgwake.scheduler import Scheduler
-from pgwake.session import Session
+from pgwake.database.session import Session
+from pgwake.engine.scheduler import Scheduler
+from pgwake.observe.metrics import Metrics
 from sql.helpers import Row, call, claim, rows, set_clock
 from support import Connect, Connection, wait_for
 from worker.helpers import Samples, embedded, ended, quick

@@ -6,8 +6,8 @@ import re
 import asyncpg
 import pytest
 
+from pgwake.cli.scratch import scratch_queue
 from pgwake.errors import ConfigurationError
-from pgwake.scratch import scratch_queue
 from sql.helpers import call, claim, insert, insert_many, pair, rows, running
 from support import Connect, Connection, RoleUrl, wait_for
 from worker.helpers import PATIENCE, settings

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from pgwake import Queue, Registry, Worker, cli
-from pgwake.session import Session
+from pgwake import Queue, Registry, Worker
+from pgwake.cli import main as cli
+from pgwake.database.session import Session
 from pgwake.settings import Settings
 from sql.helpers import insert
 from support import Connection, RoleUrl, free_port

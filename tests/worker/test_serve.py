@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from sql.helpers import insert
 from support import Connection, free_port, wait_for
 from worker.api import TOKEN, client, problem

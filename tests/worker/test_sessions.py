@@ -7,8 +7,8 @@ import asyncpg
 import pytest
 
 from pgwake import Registry
-from pgwake.connection import describe
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.connection import describe
+from pgwake.database.embedded import EmbeddedServer
 from sql.helpers import insert
 from support import Connect, Connection, database_url, wait_for
 from worker.helpers import (

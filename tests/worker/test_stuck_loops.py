@@ -69,7 +69,7 @@ async def until(worker: Worker, *signals: Signal, fire: bool) -> None:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.3)
+    monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.3)
 
 
 @pytest.mark.timeout(60)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pgwake import Registry, Worker
-from pgwake.embedded import EmbeddedServer
-from pgwake.metrics import Metrics
-from pgwake.sampler import MAX_SAMPLE_SECONDS, Sampler
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.observe.metrics import Metrics
+from pgwake.observe.sampler import MAX_SAMPLE_SECONDS, Sampler
 from sql.helpers import call, insert
 from support import Connect, Connection, free_port, wait_for
 from worker.helpers import Row, Samples, embedded, ended, fetch, quick
@@ -146,7 +146,7 @@ async def test_queues_that_are_folded_are_no_part_of_the_history(
 async def test_the_whole_database_is_shown_with_its_workers(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.1)
     await call(connection, "pause_queue", queue="later")
     async with embedded(database, quick()) as worker:
         await ended(connection, await insert(connection, "quick"))
@@ -170,7 +170,7 @@ async def test_the_whole_database_is_shown_with_its_workers(
 async def test_of_two_workers_in_one_process_each_counts_its_own(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.1)
     ports = free_port(), free_port()
     async with (
         embedded(database, quick("a"), queues="a", http_port=ports[0]),
@@ -199,8 +199,8 @@ async def test_without_its_database_a_worker_shows_nothing_of_it_and_is_scraped(
     connect: Connect,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
-    monkeypatch.setattr("pgwake.survey.FRESH_SECONDS", 2)
+    monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.observe.database.FRESH_SECONDS", 2)
     port, registry = free_port(), Registry()
 
     @registry.job("quick")
@@ -241,11 +241,11 @@ async def test_a_sample_that_hangs_holds_up_neither_a_scrape_nor_the_upkeep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Without the steps that need what is locked below, such as fold.
-    monkeypatch.setattr("pgwake.upkeep.STEPS", {"children": 0.1})
-    monkeypatch.setattr("pgwake.upkeep.SAMPLE_SECONDS", 0.1)
-    monkeypatch.setattr("pgwake.survey.FRESH_SECONDS", 1)
-    monkeypatch.setattr("pgwake.sampler.DEADLINE", 0.3)
-    monkeypatch.setattr("pgwake.sampler.MAX_SAMPLE_SECONDS", 0.5)
+    monkeypatch.setattr("pgwake.engine.upkeep.STEPS", {"children": 0.1})
+    monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.observe.database.FRESH_SECONDS", 1)
+    monkeypatch.setattr("pgwake.observe.sampler.DEADLINE", 0.3)
+    monkeypatch.setattr("pgwake.observe.sampler.MAX_SAMPLE_SECONDS", 0.5)
     port = free_port()
 
     async def page() -> Samples:

@@ -26,7 +26,7 @@ from pgwake import (
     default_queue,
     set_default_queue,
 )
-from pgwake.defaults import async_default, sync_default
+from pgwake.produce.defaults import async_default, sync_default
 from sql.helpers import job
 from support import Connect, Connection
 from worker.helpers import embedded, ended

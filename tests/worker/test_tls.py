@@ -11,9 +11,9 @@ import psycopg
 import pytest
 import trustme
 
-from pgwake.binaries import ServerUser, checked_binaries
-from pgwake.connection import connect as connect_worker
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.binaries import ServerUser, checked_binaries
+from pgwake.database.connection import connect as connect_worker
+from pgwake.database.embedded import EmbeddedServer
 from pgwake.errors import UnusableUrlError
 from sql.helpers import insert
 from support import Connect

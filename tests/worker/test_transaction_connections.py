@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pgwake import Job, Registry
-from pgwake.service import Service
+from pgwake.engine.service import Service
 from sql.helpers import insert
 from support import Connection, wait_for
 from worker.accounts import ADD, balance, create_account, run, total

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from pgwake import Job, Registry
 from pgwake.chaos.relay import Relay
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from sql.helpers import insert, job
 from support import Connection, wait_for
 from worker.accounts import total

@@ -3,7 +3,7 @@
 import asyncpg
 import pytest
 
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from sql.helpers import insert
 from support import Connection, wait_for
 from worker.helpers import all_ended, embedded, quick

@@ -16,8 +16,8 @@ from pgwake import (
     Queue,
     Registry,
     WaitTimeoutError,
-    waiting,
 )
+from pgwake.produce import waiting
 from sql.helpers import ABSENT, insert
 from support import Connection, wait_for
 from worker.helpers import embedded

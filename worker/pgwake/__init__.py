@@ -1,6 +1,6 @@
 """pgwake: a job queue in PostgreSQL, with an asyncio worker that sleeps until woken."""
 
-from pgwake.defaults import default_queue, set_default_queue
+from pgwake.engine.worker import Worker
 from pgwake.errors import (
     ConfigurationError,
     DuplicateJobError,
@@ -11,17 +11,17 @@ from pgwake.errors import (
     PgwakeError,
     WaitTimeoutError,
 )
-from pgwake.job import Job, ParentResult
-from pgwake.newjob import NewJob
-from pgwake.outcomes import Discard, Retry, Snooze
-from pgwake.producer import AsyncQueue, Queue, SyncQueue
-from pgwake.registry import Registry, job
-from pgwake.schedule import next_ticks
+from pgwake.jobs.job import Job, ParentResult
+from pgwake.jobs.outcomes import Discard, Retry, Snooze
+from pgwake.jobs.registry import Registry, job
+from pgwake.jobs.task import Task
+from pgwake.produce.defaults import default_queue, set_default_queue
+from pgwake.produce.new_job import NewJob
+from pgwake.produce.queue import AsyncQueue, Queue, SyncQueue
+from pgwake.produce.waiting import Ended
 from pgwake.settings import Settings
-from pgwake.task import Task
+from pgwake.ticks import next_ticks
 from pgwake.version import __version__
-from pgwake.waiting import Ended
-from pgwake.worker import Worker
 
 __all__ = [
     "AsyncQueue",

@@ -1,5 +1,5 @@
 """python -m pgwake: the same as the command pgwake."""
 
-from pgwake.cli import main
+from pgwake.cli.main import main
 
 main()

@@ -17,8 +17,8 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from pgwake.address import Rule
+from pgwake.database.url import url_problem
 from pgwake.errors import ConfigurationError
-from pgwake.hosts import url_problem
 from pgwake.signing import parse_secrets
 
 DEFAULT_LEASE = 300.0

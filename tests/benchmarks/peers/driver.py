@@ -16,13 +16,13 @@ sys.path.insert(0, f"{os.environ['PGWAKE_SRC']}/worker")
 import asyncpg
 from kit import Peer, run  # type: ignore[import-not-found]  # the runner's
 
-from pgwake import logs
-from pgwake.install import install
-from pgwake.queue.adoption import adopt
-from pgwake.registry import Registry
+from pgwake.database.install import install
+from pgwake.database.statements.adoption import adopt
+from pgwake.engine.worker import Worker
+from pgwake.jobs.registry import Registry
+from pgwake.observe import logs
 from pgwake.settings import Settings
 from pgwake.version import __version__
-from pgwake.worker import Worker
 
 ONE = "insert into pgwake.jobs (kind, payload) values ('noop', $1)"
 PAYLOAD = '{"t0":0}'

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pay import pay
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.embedded import EmbeddedServer
 from support import free_port, psql, wait_for
 from worker.processes import WorkerProcess, clean_environment
 

@@ -27,7 +27,7 @@ import anyio
 from pgwake.chaos import ON_PURPOSE
 from pgwake.chaos.identity import Run
 from pgwake.chaos.strike import Strike
-from pgwake.connection import Connection
+from pgwake.database.connection import Connection
 
 # A lease has to run out and be found; a supervisor has to reach the database again.
 AFTERMATH_SECONDS = 60

@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
-from pgwake.binaries import ServerUser
-from pgwake.connection import connect
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.binaries import ServerUser
+from pgwake.database.connection import connect
+from pgwake.database.embedded import EmbeddedServer
 from pgwake.errors import PgwakeError
 
 LARGE = "50%"  # of the machine's memory, taken as it is used

@@ -14,7 +14,7 @@ from pgwake.chaos.crew import LEASE_SECONDS
 from pgwake.chaos.disk import SmallDisk
 from pgwake.chaos.stage import Stage
 from pgwake.chaos.strike import Strike
-from pgwake.embedded import EmbeddedServer, StopMode
+from pgwake.database.embedded import EmbeddedServer, StopMode
 from pgwake.names import application_name, handlers_application_name
 
 # What is done to the server at once with a restart would fail, or fail the restart.

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 from pgwake.chaos import KIND, ON_PURPOSE
-from pgwake.job import Job
-from pgwake.outcomes import Discard
-from pgwake.registry import job
+from pgwake.jobs.job import Job
+from pgwake.jobs.outcomes import Discard
+from pgwake.jobs.registry import job
 
 _folder = Path(os.environ["PGWAKE_CHAOS_JOURNAL"])
 _folder.mkdir(parents=True, exist_ok=True)

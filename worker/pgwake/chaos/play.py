@@ -12,12 +12,12 @@ from pgwake.chaos.load import prepare
 from pgwake.chaos.report import Report
 from pgwake.chaos.run import Outcome, Plan, run
 from pgwake.chaos.stage import Stage
-from pgwake.connection import connect
-from pgwake.demo_stage import started
-from pgwake.embedded import EmbeddedServer
+from pgwake.cli.demo.stage import started
+from pgwake.cli.scratch import scratch_queue
+from pgwake.database.connection import connect
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
 from pgwake.errors import ConfigurationError
-from pgwake.install import install
-from pgwake.scratch import scratch_queue
 from pgwake.settings import Settings
 
 SCHEMA_SECONDS = 60.0

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from pgwake.chaos.identity import Run
 from pgwake.chaos.strike import Strike
-from pgwake.connection import Connection
+from pgwake.database.connection import Connection
 
 BEFORE = timedelta(seconds=5)  # over which the throughput before is measured
 SHARE = 0.9

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from pgwake.embedded import free_port
+from pgwake.database.embedded import free_port
+from pgwake.database.url import host_urls
 from pgwake.errors import ConfigurationError
-from pgwake.hosts import host_urls
 
 Way = Literal["to the server", "from the server"]
 

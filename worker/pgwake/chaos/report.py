@@ -14,8 +14,8 @@ from pgwake.chaos.recovery import Recovery
 from pgwake.chaos.run import Outcome, Plan
 from pgwake.chaos.stage import TEAMS
 from pgwake.chaos.strike import Strike
-from pgwake.demo_display import Display
-from pgwake.embedded import EmbeddedServer
+from pgwake.cli.demo.display import Display
+from pgwake.database.embedded import EmbeddedServer
 
 NAME_WIDTH = 26
 
@@ -143,7 +143,7 @@ class Report:
         self.display.line("and the database; its server starts again by:")
         self.display.code(
             'python -c "from pathlib import Path; '
-            "from pgwake.embedded import EmbeddedServer; "
+            "from pgwake.database.embedded import EmbeddedServer; "
             f"server = EmbeddedServer(Path({str(server.directory)!r}), keep=True); "
             'server.start(); print(server.url)"'
         )

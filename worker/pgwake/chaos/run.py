@@ -14,8 +14,8 @@ from pgwake.chaos.load import Load
 from pgwake.chaos.recovery import Recovery, recovery
 from pgwake.chaos.stage import Stage
 from pgwake.chaos.strike import Strike
-from pgwake.connection import connect
-from pgwake.session import Session
+from pgwake.database.connection import connect
+from pgwake.database.session import Session
 
 RECOVERY_SECONDS = 60.0
 END_SECONDS = 120.0  # in which no job ends any more

@@ -14,8 +14,8 @@ from pgwake.chaos.crew import Crew
 from pgwake.chaos.disk import SmallDisk
 from pgwake.chaos.identity import Run
 from pgwake.chaos.relay import Relay
-from pgwake.connection import Connection, connect
-from pgwake.embedded import EmbeddedServer, StopMode
+from pgwake.database.connection import Connection, connect
+from pgwake.database.embedded import EmbeddedServer, StopMode
 from pgwake.errors import EmbeddedServerError, PgwakeError
 
 TEAMS = 2

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import structlog
 
+from pgwake.database.pooler import PooledError
+from pgwake.database.status_listener import NOT_OURS, Watcher
 from pgwake.pause import pause
-from pgwake.pooler import PooledError
-from pgwake.watching import NOT_OURS, Watcher
 
 log = structlog.get_logger()
 

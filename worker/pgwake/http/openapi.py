@@ -11,9 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pgwake.http import problems, stream
+from pgwake.http.api.queues import OneQueue
 from pgwake.http.operation import Operation
 from pgwake.http.problems import Problem
-from pgwake.http.queues import OneQueue
 from pgwake.http.token import guarded
 from pgwake.version import __version__
 

@@ -13,11 +13,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pgwake.http import body, problems
-from pgwake.http.desk import Desk
+from pgwake.http.context import Desk
 from pgwake.http.problems import ProblemError
 from pgwake.http.refusals import problem_of
 from pgwake.http.token import Handler, guarded
-from pgwake.tracing import carried
+from pgwake.tracing.tracing import carried
 
 P = TypeVar("P", bound=BaseModel)
 B = TypeVar("B")

@@ -7,9 +7,9 @@ from typing import Any, TypeVar, cast
 
 import asyncpg
 
-from pgwake import connection as connections
-from pgwake.connection import Connection, is_transient
-from pgwake.queue import web
+from pgwake.database import connection as connections
+from pgwake.database.connection import Connection, is_transient
+from pgwake.database.statements import web
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 import asyncpg
 import structlog
 
-from pgwake.connection import describe, is_transient
+from pgwake.database.connection import describe, is_transient
 from pgwake.http.problems import ProblemError, unavailable
 
 log = structlog.get_logger()

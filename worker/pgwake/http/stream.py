@@ -6,10 +6,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pgwake.http import problems
+from pgwake.http.api.queues import OneQueue
 from pgwake.http.events import MAX_CLIENTS, Hub
 from pgwake.http.operation import read_parameters
 from pgwake.http.problems import ProblemError
-from pgwake.http.queues import OneQueue
 from pgwake.http.token import guarded
 
 PATH = "/api/events"

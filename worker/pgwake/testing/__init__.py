@@ -14,8 +14,8 @@ from contextlib import ExitStack
 import pytest
 
 from pgwake.errors import PgwakeError
-from pgwake.registry import Registry
-from pgwake.registry import registry as default_registry
+from pgwake.jobs.registry import Registry
+from pgwake.jobs.registry import registry as default_registry
 from pgwake.testing import databases
 from pgwake.testing.jobs import Core, Enqueued, Jobs, SyncJobs, core_of
 from pgwake.testing.rehearsal import Run

@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from pgwake.connection import Connection
+from pgwake.database.connection import Connection
+from pgwake.database.session import Session
 from pgwake.errors import InvalidValueError
-from pgwake.session import Session
 
 T = TypeVar("T")
 

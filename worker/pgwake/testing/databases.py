@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from pgwake.connection import Connection, connect
-from pgwake.embedded import EmbeddedServer
+from pgwake.database.connection import Connection, connect
+from pgwake.database.embedded import EmbeddedServer
+from pgwake.database.install import install
+from pgwake.database.statements import testing
+from pgwake.database.statements.adoption import adopt
 from pgwake.errors import ConfigurationError
-from pgwake.install import install
-from pgwake.queue import testing
-from pgwake.queue.adoption import adopt
 
 T = TypeVar("T")
 

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from queue import SimpleQueue
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
+from pgwake.database.session import Session
+from pgwake.database.statements import declare_kinds
+from pgwake.database.statements import testing as queue
 from pgwake.errors import InvalidValueError
+from pgwake.jobs.registry import Registry
+from pgwake.jobs.registry import registry as default_registry
 from pgwake.jsontext import dumps
-from pgwake.queue import declare_kinds
-from pgwake.queue import testing as queue
-from pgwake.registry import Registry
-from pgwake.registry import registry as default_registry
-from pgwake.session import Session
 from pgwake.testing.connections import Borrowed, beneath_django
 from pgwake.testing.rehearsal import TIMEOUT, WORKER, Rehearsal, Run
 

@@ -11,25 +11,25 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NoReturn
 
-from pgwake.calls import Calls
-from pgwake.defaults import default_queue, worker_default
+from pgwake.database.session import Session
+from pgwake.database.statements import completion
+from pgwake.database.statements import testing as queue
+from pgwake.engine.calls import Calls
+from pgwake.engine.finisher import End, Finisher
+from pgwake.engine.progress import Reports
+from pgwake.engine.ready_jobs import Feed
+from pgwake.engine.runner import Runner
+from pgwake.engine.scheduler import Scheduler
+from pgwake.engine.service import Service
 from pgwake.errors import ConfigurationError
-from pgwake.feed import Feed
-from pgwake.finisher import End, Finisher
-from pgwake.job import Isolation, Job, ParentResult
-from pgwake.joblog import JobLog
-from pgwake.metrics import Metrics
-from pgwake.outcomes import Outcome
-from pgwake.processes import Processes
-from pgwake.producer import Queue
-from pgwake.progress import Reports
-from pgwake.queue import completion
-from pgwake.queue import testing as queue
-from pgwake.registry import Registry
-from pgwake.runner import Runner
-from pgwake.scheduler import Scheduler
-from pgwake.service import Service
-from pgwake.session import Session
+from pgwake.jobs.job import Isolation, Job, ParentResult
+from pgwake.jobs.outcomes import Outcome
+from pgwake.jobs.registry import Registry
+from pgwake.observe.joblog import JobLog
+from pgwake.observe.metrics import Metrics
+from pgwake.processes.pool import Processes
+from pgwake.produce.defaults import default_queue, worker_default
+from pgwake.produce.queue import Queue
 from pgwake.settings import Settings
 from pgwake.testing.connections import Borrowed
 

@@ -1,0 +1,390 @@
+"""The commands about many jobs: failed, retry, cancel, purge."""
+
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+import asyncpg
+import typer
+
+from pgwake.cli.output import (
+    MAX_ID,
+    ConcurrencyKey,
+    DryRun,
+    Json,
+    Kind,
+    Queue,
+    Row,
+    UniqueKey,
+    Url,
+    Yes,
+    ask,
+    bar,
+    confirm,
+    describe,
+    has_bar,
+    instant,
+    json_object,
+    note,
+    print_json,
+    read,
+    say,
+    show,
+    wrong_usage,
+)
+from pgwake.database import statements as queue
+from pgwake.database.connection import Connection
+
+Filters: TypeAlias = tuple[str | None, str | None, str | None]
+
+BATCH = 1000  # jobs a transaction
+MAX_RETRIES = 100_000  # that retry_failed takes at once
+MAX_AT_ONCE = 1_000_000  # that the others do
+
+Ids = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="[ID]...", min=1, max=MAX_ID, show_default=False),
+]
+Fingerprint = Annotated[
+    str | None,
+    typer.Option("--fingerprint", help="Only of this group of `pgwake failed`."),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Jobs at most.")]
+
+
+class Live(StrEnum):
+    """The states of jobs that have not ended."""
+
+    WAITING = "waiting"
+    PENDING = "pending"
+    RUNNING = "running"
+
+
+class Ended(StrEnum):
+    """The states of jobs that have ended."""
+
+    FAILED = "failed"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+def failed(
+    queue_name: Queue = None,
+    kind: Kind = None,
+    fingerprint: Fingerprint = None,
+    limit: Annotated[int, typer.Option(min=1, help="Groups at most.")] = 50,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Show the dead letters, grouped by what they died of."""
+    rows = read(
+        database_url,
+        lambda connection: queue.list_failed(
+            connection, queue_name, kind, fingerprint, limit
+        ),
+    )
+    if as_json:
+        show(rows, as_json=True)
+        return
+    for row in rows:
+        row["message"] = (row["message"] or "").split("\n")[0][:80]
+    show(rows, as_json=False)
+    if not rows:
+        note("no such dead letters")
+
+
+def retry(
+    ids: Ids = None,
+    queue_name: Queue = None,
+    kind: Kind = None,
+    fingerprint: Fingerprint = None,
+    limit: Limit = 1000,
+    rate: Annotated[
+        float | None, typer.Option(help="Jobs a second, to spread them; not for IDs.")
+    ] = None,
+    patch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="Merged into each payload; null removes a field. Not for IDs.",
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Run dead letters again: by id (cancelled jobs too), or all that match."""
+    filters = (queue_name, kind, fingerprint)
+    _check(ids, filters, (rate, patch), dry_run=dry_run)
+    if ids:
+
+        async def again(connection: Connection, job_id: int) -> str:
+            await queue.retry_job(connection, job_id)
+            return "retried"
+
+        _each(ids, again, as_json=as_json, database_url=database_url)
+        return
+    merged = None if patch is None else json_object("--patch", patch)
+    if (rate, patch) != (None, None) and limit > MAX_RETRIES:
+        wrong_usage(f"--limit {limit}: with --rate or --patch at most {MAX_RETRIES}.")
+    if dry_run:
+        rows = ask(
+            database_url,
+            lambda c: queue.retry_failed(
+                c, *filters, min(limit, MAX_RETRIES), rate, merged, dry_run=True
+            ),
+        )
+    else:
+        total = 0
+        if _asks(yes) or has_bar(quiet=as_json):
+            groups = ask(database_url, lambda c: queue.list_failed(c, *filters, None))
+            total = min(sum(group["job_count"] for group in groups), limit)
+        confirm(f"{_said(total, limit)}dead letters are retried.", yes=yes)
+        with bar("retrying", total, quiet=as_json) as advance:
+            rows = _redrive(filters, limit, rate, merged, database_url, advance)
+    if as_json:
+        show(rows, as_json=True)
+        return
+    if dry_run:
+        show(rows[:20], as_json=False)
+    counts = Counter(row["outcome"] for row in rows)
+    say(_counted(counts))
+    if counts["conflict"]:
+        note("conflict: a live job has its unique key; it stays a dead letter")
+    if len(rows) == (min(limit, MAX_RETRIES) if dry_run else limit):
+        note(
+            f"there may be more: these are the {len(rows)} that failed first (--limit)"
+        )
+
+
+def _redrive(
+    filters: Filters,
+    limit: int,
+    rate: float | None,
+    patch: str | None,
+    database_url: str | None,
+    advance: Callable[[int], None],
+) -> list[Row]:
+    """Retry a batch after the other; a row a job."""
+    done: dict[int, Row] = {}
+
+    async def run(connection: Connection) -> None:
+        # Spread as one, and refused as one where the patch makes a payload too long.
+        batch = BATCH if (rate, patch) == (None, None) else limit
+        while len(done) < limit:
+            # A conflict stays where it was, before all that is left.
+            stuck = sum(row["outcome"] == "conflict" for row in done.values())
+            count = min(batch, limit - len(done)) + stuck
+            rows = await queue.retry_failed(
+                connection,
+                *filters,
+                min(count, MAX_RETRIES),
+                rate,
+                patch,
+                dry_run=False,
+            )
+            before = len(done)
+            done.update((row["job_id"], row) for row in rows)
+            advance(len(done) - before)
+            if len(rows) < count:
+                return
+
+    _told_if_stopped(
+        lambda: ask(database_url, run), lambda: f"{len(done)} were retried"
+    )
+    return list(done.values())
+
+
+def cancel(
+    ids: Ids = None,
+    queue_name: Queue = None,
+    kind: Kind = None,
+    concurrency_key: ConcurrencyKey = None,
+    unique_key: UniqueKey = None,
+    status: Annotated[Live | None, typer.Option(help="Only in this state.")] = None,
+    limit: Limit = 10_000,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Cancel jobs, by id or all that match; running ones are asked to stop."""
+    filters = (queue_name, kind, concurrency_key, unique_key, status)
+    _check(ids, filters, (), dry_run=dry_run)
+    if ids:
+        _each(ids, queue.cancel_job, as_json=as_json, database_url=database_url)
+        return
+
+    counts: Counter[str] = Counter()
+    total = 0
+    if dry_run or _asks(yes) or has_bar(quiet=as_json):
+        found = ask(
+            database_url,
+            lambda c: queue.cancel_jobs(
+                c, *filters, min(limit, MAX_AT_ONCE), dry_run=True
+            ),
+        )
+        total = sum(found.values())
+        counts.update(found if dry_run else {})
+
+    async def run(connection: Connection) -> None:
+        while (size := min(BATCH, limit - counts.total())) > 0:
+            found = await queue.cancel_jobs(connection, *filters, size, dry_run=False)
+            counts.update(found)
+            advance(sum(found.values()))
+            if sum(found.values()) < size:
+                return
+
+    if not dry_run:
+        confirm(f"{_said(total, limit)}jobs are cancelled.", yes=yes)
+        with bar("cancelling", total, quiet=as_json) as advance:
+            _told_if_stopped(
+                lambda: ask(database_url, run),
+                lambda: f"{counts.total()} were cancelled",
+            )
+    if as_json:
+        print_json(dict(counts))
+        return
+    say(("would be: " if dry_run else "") + _counted(counts))
+    if counts.total() >= limit:
+        note(f"there may be more: these are the first {limit} (--limit)")
+
+
+def purge(
+    status: Annotated[
+        Ended, typer.Option(help="Jobs that ended like this.")
+    ] = Ended.FAILED,
+    queue_name: Queue = None,
+    kind: Kind = None,
+    fingerprint: Fingerprint = None,
+    before: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Ended before; ISO 8601 with an offset."),
+    ] = None,
+    limit: Limit = 10_000,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Delete ended jobs for good, those that match."""
+    filters = (queue_name, kind, fingerprint, before)
+    if all(value is None for value in filters):
+        wrong_usage("say which: --queue, --kind, --fingerprint or --before.")
+    ended_before = instant("--before", before)
+
+    def some(connection: Connection, count: int, *, dry_run: bool) -> Awaitable[int]:
+        return queue.purge(
+            connection,
+            status,
+            queue_name,
+            kind,
+            fingerprint,
+            ended_before,
+            count,
+            dry_run=dry_run,
+        )
+
+    deleted = total = 0
+    if dry_run or _asks(yes) or has_bar(quiet=as_json):
+        most = min(limit, MAX_AT_ONCE)
+        total = ask(database_url, lambda c: some(c, most, dry_run=True))
+
+    async def run(connection: Connection) -> None:
+        nonlocal deleted
+        while (size := min(BATCH, limit - deleted)) > 0:
+            count = await some(connection, size, dry_run=False)
+            deleted += count
+            advance(count)
+            if count < size:
+                return
+
+    if not dry_run:
+        confirm(f"{_said(total, limit)}{status} jobs are deleted for good.", yes=yes)
+        with bar("deleting", total, quiet=as_json) as advance:
+            _told_if_stopped(
+                lambda: ask(database_url, run), lambda: f"{deleted} were deleted"
+            )
+    count = total if dry_run else deleted
+    if as_json:
+        print_json({"would_delete" if dry_run else "deleted": count})
+        return
+    say(f"{count} would be deleted" if dry_run else f"{count} deleted")
+    if count == limit:
+        note(f"there may be more: these are {count} (--limit)")
+
+
+def _told_if_stopped(run: Callable[[], None], done: Callable[[], str]) -> None:
+    """Run batches, each a transaction; if that is cut short, tell what was done."""
+    try:
+        run()
+    except BaseException:
+        note(f"stopped: {done()}; a batch under way may yet be")
+        raise
+
+
+def _check(
+    ids: list[int] | None,
+    filters: tuple[object, ...],
+    bulk_options: tuple[object, ...],
+    *,
+    dry_run: bool,
+) -> None:
+    """Refuse ids together with what is for filters, and neither of them."""
+    has_filter = any(value is not None for value in filters)
+    if not ids and not has_filter:
+        wrong_usage("name jobs by their ids, or say which: --queue, --kind, ...")
+    if ids and (
+        has_filter or dry_run or any(value is not None for value in bulk_options)
+    ):
+        wrong_usage("with ids there are no filters, and nothing else to choose.")
+
+
+def _asks(yes: bool) -> bool:
+    """Whether a person is about to be asked, who should know how many."""
+    return not yes and sys.stdin.isatty()
+
+
+def _said(count: int, limit: int) -> str:
+    """Say how many there are, as far as they were counted."""
+    more = "or more " if count == MAX_AT_ONCE < limit else ""
+    return f"{count} {more}" if count else ""
+
+
+def _each(
+    ids: list[int],
+    action: Callable[[Connection, int], Awaitable[str]],
+    *,
+    as_json: bool,
+    database_url: str | None,
+) -> None:
+    """Do it to one job after the other, whatever becomes of the others."""
+
+    async def run(connection: Connection) -> list[Row]:
+        rows: list[Row] = []
+        for job_id in ids:
+            try:
+                rows.append({"id": job_id, "outcome": await action(connection, job_id)})
+            except asyncpg.PostgresError as error:
+                if not str(error.sqlstate).startswith("PW"):
+                    raise
+                rows.append({"id": job_id, "error": describe(error)})
+        return rows
+
+    rows = ask(database_url, run)
+    if as_json:
+        print_json(rows)
+    for row in rows:
+        if "error" in row:
+            note(f"pgwake: {row['error']}")
+        elif not as_json:
+            say(f"{row['id']} {row['outcome']}")
+    if any("error" in row for row in rows):
+        raise typer.Exit(1)
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{n} {what}" for what, n in counts.items() if n) or "none"

@@ -1,0 +1,1 @@
+"""`pgwake demo`: real jobs on a real PostgreSQL, and a summary that checks itself."""

@@ -1,0 +1,207 @@
+"""The commands about single jobs: enqueue, show, explain, list, peek."""
+
+import json
+import sys
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from pgwake.cli.output import (
+    MAX_ID,
+    ConcurrencyKey,
+    JobId,
+    Json,
+    Kind,
+    Queue,
+    Row,
+    UniqueKey,
+    Url,
+    ask,
+    duration,
+    instant,
+    json_object,
+    note,
+    print_json,
+    print_json_text,
+    read,
+    say,
+    show,
+    show_jobs,
+)
+from pgwake.database import statements as queue
+from pgwake.database.connection import Connection
+
+
+class OnParentFailure(StrEnum):
+    """What becomes of a job when one that it depends on does not complete."""
+
+    CANCEL = "cancel"
+    RUN = "run"
+
+
+class Status(StrEnum):
+    """All states of jobs."""
+
+    WAITING = "waiting"
+    PENDING = "pending"
+    RUNNING = "running"
+    FAILED = "failed"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+def enqueue(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Which handler runs it.")],
+    payload: Annotated[
+        str,
+        typer.Argument(
+            metavar="[PAYLOAD]",
+            help="A JSON object, or - to read it from standard input.",
+        ),
+    ] = "{}",
+    queue_name: Annotated[
+        str, typer.Option("--queue", help="The queue that it is in.")
+    ] = "default",
+    priority: Annotated[
+        int, typer.Option(min=-100, max=100, help="-100 to 100; higher first.")
+    ] = 0,
+    delay: Annotated[float | None, typer.Option(help="Seconds from now.")] = None,
+    run_at: Annotated[
+        str | None, typer.Option(help="ISO 8601 with an offset: 2027-01-31T08:00+01:00")
+    ] = None,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10_000, help="Until the dead letters; default: policy."
+        ),
+    ] = None,
+    unique_key: Annotated[
+        str | None, typer.Option(help="Unique with the kind among live jobs.")
+    ] = None,
+    on_conflict: Annotated[
+        str, typer.Option(help="return, replace or raise.")
+    ] = "return",
+    concurrency_key: Annotated[
+        str | None, typer.Option(help="Jobs with one key wait for each other.")
+    ] = None,
+    depends_on: Annotated[
+        list[int] | None,
+        typer.Option(metavar="ID", help="Wait for this job; may be given repeatedly."),
+    ] = None,
+    on_parent_failure: Annotated[
+        OnParentFailure | None,
+        typer.Option(help="When such a job does not complete; default cancel."),
+    ] = None,
+    webhook: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="An http(s) URL that hears how it ended."),
+    ] = None,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Add a job; print its id, or that of the live one with the same unique key."""
+    text = sys.stdin.read() if payload == "-" else payload
+
+    async def add(connection: Connection) -> int:
+        return await queue.enqueue(
+            connection,
+            kind,
+            json_object("the payload", text),
+            queue=queue_name,
+            priority=priority,
+            run_at=instant("--run-at", run_at),
+            delay=duration("--delay", delay),
+            max_attempts=max_attempts,
+            unique_key=unique_key,
+            on_conflict=on_conflict,
+            concurrency_key=concurrency_key,
+            depends_on=depends_on or (),
+            on_parent_failure=on_parent_failure,
+            webhook=webhook,
+        )
+
+    job_id = ask(database_url, add)
+    typer.echo(json.dumps({"id": job_id}) if as_json else job_id)
+
+
+def show_job(job_id: JobId, as_json: Json = False, database_url: Url = None) -> None:
+    """Show one job, wherever it lies."""
+    text = read(database_url, lambda connection: queue.get_job(connection, job_id))
+    print_json_text(text, for_people=not as_json)
+
+
+def explain(job_id: JobId, as_json: Json = False, database_url: Url = None) -> None:
+    """Say in words why a job is not running, or what became of it."""
+    text = read(database_url, lambda connection: queue.explain_job(connection, job_id))
+    if as_json:
+        print_json({"id": job_id, "explanation": text})
+    else:
+        say(text)
+
+
+def list_jobs(
+    queue_name: Queue = None,
+    kind: Kind = None,
+    status: Annotated[Status | None, typer.Option(help="Only in this state.")] = None,
+    concurrency_key: ConcurrencyKey = None,
+    unique_key: UniqueKey = None,
+    worker: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only of this worker, as in claimed_by."),
+    ] = None,
+    payload: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="Only with these fields in the payload."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows at most.")] = 50,
+    before: Annotated[
+        int | None,
+        typer.Option(
+            metavar="ID", min=1, max=MAX_ID, help="Only older ones than this job."
+        ),
+    ] = None,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """List jobs, the newest first."""
+    fields = None if payload is None else json_object("--payload", payload)
+    rows = read(
+        database_url,
+        lambda connection: queue.list_jobs(
+            connection,
+            queue=queue_name,
+            kind=kind,
+            status=status,
+            before=before,
+            limit=limit,
+            concurrency_key=concurrency_key,
+            unique_key=unique_key,
+            worker=worker,
+            payload=fields,
+        ),
+    )
+    show_jobs(rows, as_json=as_json)
+    if not rows and not as_json:
+        note("no such jobs")
+    if len(rows) == limit:
+        note(f"for older ones add: --before {rows[-1]['id']}")
+
+
+def peek(
+    queue_name: Annotated[str, typer.Argument(metavar="[QUEUE]")] = "default",
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Rows at most.")] = 10,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Show the jobs that are due, in the order of a claim, without claiming them."""
+
+    async def look(connection: Connection) -> tuple[list[Row], Any]:
+        rows = await queue.peek_jobs(connection, queue_name, limit)
+        return rows, None if rows else await queue.next_run_at(connection, queue_name)
+
+    rows, next_at = read(database_url, look)
+    show(rows, as_json=as_json)
+    if not rows and not as_json:
+        next_one = f"the next is due at {next_at:%Y-%m-%d %H:%M:%SZ}" if next_at else ""
+        note(f"no job of {queue_name} is due; {next_one or 'none is pending'}")

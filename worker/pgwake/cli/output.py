@@ -1,0 +1,342 @@
+"""What the commands share: options, questions to the database, tables, answers."""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import asyncpg
+import typer
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.highlighter import JSONHighlighter
+from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from pgwake.database.connection import Connection, connect
+from pgwake.errors import EXIT_USAGE, ROLES_HINT, InvalidValueError
+from pgwake.jsontext import dumps
+from pgwake.settings import Settings
+
+_ARGUMENT = re.compile(r"invalid input for query argument \$\d+: (.*) \((.*)\)")
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+Url = Annotated[
+    str | None,
+    typer.Option("--database-url", help="The database; default $PGWAKE_DATABASE_URL."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+InProduction = Annotated[
+    bool,
+    typer.Option("--in-production", help="Even where the environment is production."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+]
+MAX_ID = 2**63 - 1
+JobId = Annotated[int, typer.Argument(metavar="ID", min=1, max=MAX_ID)]
+Queue = Annotated[str | None, typer.Option("--queue", help="Only of this queue.")]
+ConcurrencyKey = Annotated[
+    str | None, typer.Option(help="Only with this concurrency key.")
+]
+UniqueKey = Annotated[str | None, typer.Option(help="Only with this unique key.")]
+Kind = Annotated[str | None, typer.Option("--kind", help="Only of this kind.")]
+
+
+def ask(
+    database_url: str | None,
+    question: Callable[[Connection], Awaitable[T]],
+    *,
+    writes: bool = True,
+) -> T:
+    """Ask on a connection of its own."""
+    settings = Settings.load(database_url=database_url)
+
+    async def asking() -> T:
+        connection = await connect(
+            settings.dsn, "pgwake:cli", settings.query_timeout, writes=writes
+        )
+        try:
+            return await question(connection)
+        finally:
+            connection.terminate()
+
+    return asyncio.run(asking())
+
+
+def read(database_url: str | None, question: Callable[[Connection], Awaitable[T]]) -> T:
+    """Ask what changes nothing: of several hosts any will do, a standby too."""
+    return ask(database_url, question, writes=False)
+
+
+def console() -> Console:
+    """Return standard output: a pipe has lines as long as they are."""
+    return Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
+
+
+def show(rows: Iterable[Row], *, as_json: bool) -> None:
+    """Print rows as a table with their own columns, or as a list of objects."""
+    rows = list(rows)
+    if as_json:
+        print_json([plain(row) for row in rows])
+    elif rows:
+        console().print(table(rows))
+
+
+def show_jobs(rows: Iterable[Row], *, as_json: bool) -> None:
+    """Print jobs as show() does; in a table, progress is cut short."""
+    if not as_json:
+        rows = [{**row, "progress": short(row["progress"])} for row in rows]
+    show(rows, as_json=as_json)
+
+
+def short(value: Any) -> str | None:
+    """Return a JSON value as people read it, at most 40 characters; None for none."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else dumps(value)
+    return text if len(text) <= 40 else text[:39] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    typer.echo(_escaped(dumps(value)))
+
+
+def print_json_text(text: str, *, for_people: bool) -> None:
+    """Print a JSON text as it is, or in lines and colours."""
+    if not for_people:
+        typer.echo(_escaped(text))
+        return
+    text = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    colours = JSONHighlighter()
+    Console(soft_wrap=True).print(colours(_escaped(text)))
+
+
+def _escaped(text: str) -> str:
+    """Return JSON text in which nothing drives a terminal: only strings could."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text
+    )
+
+
+def json_object(what: str, text: str) -> str:
+    """Read a JSON object; the same as JSON text that PostgreSQL takes.
+
+    Raises:
+        InvalidValueError: It is none.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidValueError(f"{what} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidValueError(f'{what} must be a JSON object, such as {{"to": 1}}')
+    return dumps(value)
+
+
+def say(text: str) -> None:
+    """Print a line for people, as it is but for control characters."""
+    typer.echo("\n".join(map(printable, text.split("\n"))))
+
+
+def note(text: str) -> None:
+    """Say something beside the answer, on standard error."""
+    typer.echo("\n".join(map(printable, text.split("\n"))), err=True)
+
+
+class Wide:
+    """A table; on a terminal far too narrow for it, a line for each value."""
+
+    def __init__(self, whole: Table) -> None:
+        self._whole = whole
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
+        """Choose, as Rich draws it."""
+        width = options.max_width
+        unbound = options.update(max_width=10_000)
+        if Measurement.get(console, unbound, self._whole).maximum <= 1.5 * width:
+            yield self._whole
+            return
+        columns = [(str(c.header), list(c.cells)) for c in self._whole.columns]
+        for place in range(self._whole.row_count):
+            for name, cells in columns:
+                yield Text(f"{name}: ", "bold", overflow="fold") + Text.from_markup(
+                    str(cells[place])
+                )
+            yield ""
+
+
+def table(rows: Sequence[Row]) -> Wide:
+    """Return a table with a column for each that has a value in some row."""
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    names = [n for n in rows[0] if any(row[n] is not None for row in rows)]
+    for name in names:
+        numbers = all(_is_number(row[name]) for row in rows)
+        shown.add_column(
+            name,
+            justify="right" if numbers else "left",
+            overflow="fold",
+        )
+    for row in rows:
+        shown.add_row(*(literal(cell(row[name])) for name in names))
+    return Wide(shown)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def cell(value: Any) -> str:
+    """Return a value as people read it; times in UTC."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+        case timedelta():
+            return f"{value.total_seconds():,.1f} s"
+        case list():
+            return ", ".join(map(cell, value)) or "-"
+        case dict():
+            return dumps(value)
+        case _:
+            return str(value)
+
+
+def literal(text: str) -> str:
+    """Return a text without control characters, and so that Rich sees no markup."""
+    return printable(text).replace("[", "\\[")
+
+
+def printable(text: str) -> str:
+    """Return a text without control characters."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def plain(row: Row) -> Row:
+    """Return a row for JSON: intervals in seconds."""
+    return {
+        name: value.total_seconds() if isinstance(value, timedelta) else value
+        for name, value in row.items()
+    }
+
+
+def instant(option: str, text: str | None) -> datetime | None:
+    """Read a time with an offset.
+
+    Raises:
+        InvalidValueError: It is none.
+    """
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidValueError(f"{option}: {error}") from None
+    if found.tzinfo is None:
+        raise InvalidValueError(f"{option} {text}: add an offset, such as {text}Z")
+    return found
+
+
+def duration(option: str, seconds: float | None) -> timedelta | None:
+    """Read a number of seconds.
+
+    Raises:
+        InvalidValueError: It is out of range.
+    """
+    if seconds is None:
+        return None
+    try:
+        return timedelta(seconds=seconds)
+    except (ValueError, OverflowError):
+        raise InvalidValueError(f"{option} {seconds}: use seconds, 0 to 3e9") from None
+
+
+def confirm(text: str, *, yes: bool) -> None:
+    """Have a person say yes to what can't be taken back; end the command if not.
+
+    Without a terminal there is nobody to ask: that is wrong usage without --yes.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        wrong_usage(f"{text} Add --yes to do it, or --dry-run to see what it would do.")
+    if not typer.confirm(printable(text) + " Go on?", err=True):
+        raise typer.Exit(1)
+
+
+def has_bar(*, quiet: bool) -> bool:
+    """Whether somebody can see a bar: at a terminal, and not with --json."""
+    return not quiet and sys.stdout.isatty() and sys.stderr.isatty()
+
+
+@contextmanager
+def bar(what: str, total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Show how far a command is, on standard error, while it lasts.
+
+    Yields:
+        What to call with how many more are done.
+    """
+    if not has_bar(quiet=quiet):
+        yield lambda _: None
+        return
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda count: progress.advance(task, count)
+
+
+def wrong_usage(text: str) -> NoReturn:
+    """End the command: it can't be meant like that."""
+    fail(text, EXIT_USAGE)
+
+
+def describe(error: asyncpg.PostgresError) -> str:
+    """Return what the database refused, with its code, and what it advises to do."""
+    advice = getattr(error, "hint", None)
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        advice = advice or ROLES_HINT
+    hint = f"\n{advice}" if advice else ""
+    rule = _rule(error)
+    if rule is not None:
+        return f"that goes against the rule that {rule} ({error.sqlstate}){hint}"
+    # No message of the server's: the driver has refused an argument.
+    told = str(error.message or _ARGUMENT.sub(r"\1: \2", str(error)))
+    return f"{told} ({error.sqlstate}){hint}"
+
+
+def _rule(error: asyncpg.PostgresError) -> str | None:
+    """Return what a check of pgwake's says: its constraint is named by a sentence."""
+    name: str | None = getattr(error, "constraint_name", None)
+    if not isinstance(error, asyncpg.CheckViolationError) or not name:
+        return None
+    if error.schema_name != "pgwake":
+        return None
+    for prefix in (error.table_name, "jobs"):
+        name = name.removeprefix(f"{prefix}_")
+    return name.replace("_", " ")
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """End the command with a message."""
+    Console(stderr=True, soft_wrap=True).print(
+        "pgwake: " + "\n".join(map(printable, message.split("\n"))),
+        style="red",
+        markup=False,
+        highlight=False,
+    )
+    sys.exit(code)

@@ -1,0 +1,374 @@
+"""The commands about queues and who works on them: stats, pause, drain, workers, ..."""
+
+import asyncio
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+
+from pgwake.cli.output import (
+    Json,
+    Row,
+    Url,
+    Wide,
+    ask,
+    cell,
+    console,
+    duration,
+    instant,
+    literal,
+    note,
+    print_json,
+    read,
+    say,
+    short,
+    show,
+    show_jobs,
+    table,
+    wrong_usage,
+)
+from pgwake.database import statements as queue
+from pgwake.database.connection import Connection
+from pgwake.database.statements import overview, progress
+from pgwake.errors import EXIT_BUSY
+
+LOOK_SECONDS = 0.2  # between the looks of a drain
+PROGRESS_LINES = 10  # of running jobs under the statistics
+
+KEEP = object()  # a limit that is not to be changed
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]
+
+
+def stats(
+    queue_name: Annotated[str | None, typer.Argument(metavar="[QUEUE]")] = None,
+    watch: Annotated[bool, typer.Option(help="Refresh each second.")] = False,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Show what stands in the queues, and what has gone through them."""
+
+    async def look(connection: Connection) -> list[Row]:
+        return await queue.get_queue_stats(connection, queue_name)
+
+    async def look_at_all(connection: Connection) -> Group:
+        rows = await look(connection)
+        kinds = await queue.unhandled_kinds(connection)
+        warning = [_unhandled(kinds)] if kinds else []
+        jobs = await progress.jobs_in_progress(connection, queue_name, PROGRESS_LINES)
+        return Group(_stats_table(rows), *warning, *_progress_table(jobs))
+
+    async def keep_looking(connection: Connection) -> None:
+        with Live(console=console(), auto_refresh=False) as live:
+            while True:
+                live.update(await look_at_all(connection), refresh=True)
+                await asyncio.sleep(1)
+
+    if as_json:
+        show(read(database_url, look), as_json=True)
+    elif watch:
+        try:
+            read(database_url, keep_looking)
+        except KeyboardInterrupt:
+            return
+    else:
+        console().print(read(database_url, look_at_all))
+
+
+def queues(as_json: Json = False, database_url: Url = None) -> None:
+    """Show the queues: their pauses, limits and other policy, and what is in them."""
+    rows = read(database_url, overview.list_queues)
+    if as_json:
+        print_json(rows)
+        return
+    show(
+        (
+            {
+                "queue": row["name"],
+                "paused": _pause(row["paused_until"]),
+                "max running": row["max_running"],
+                "rate": row["rate_limit"],
+                "burst": row["rate_burst"],
+                "key limit": row["key_limit"],
+                "policy": row["policy"] or None,
+                "pending": row["pending_count"],
+                "scheduled": row["scheduled_count"],
+                "waiting": row["waiting_count"],
+                "running": row["running_count"],
+                "failed": row["failed_count"],
+            }
+            for row in rows
+        ),
+        as_json=False,
+    )
+    if not rows:
+        note("no queue has jobs or policy")
+
+
+def _pause(until: str | None) -> str | None:
+    return "until resumed" if until == "infinity" else until
+
+
+def pause(
+    queue_name: QueueName,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="ISO 8601 with an offset."),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--for", metavar="SECONDS", help="From now.")
+    ] = None,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Have nothing more of a queue claimed, until it is resumed or until a time."""
+    if until is not None and seconds is not None:
+        wrong_usage("--until and --for are both given: give one of them.")
+
+    async def stop(connection: Connection) -> datetime | None:
+        return await queue.pause_queue(
+            connection,
+            queue_name,
+            until=instant("--until", until),
+            duration=duration("--for", seconds),
+        )
+
+    paused_until = ask(database_url, stop)
+    if as_json:
+        print_json({"queue": queue_name, "paused_until": paused_until or "infinity"})
+    elif paused_until is None:
+        say(f"{queue_name} is paused until it is resumed")
+    else:
+        say(f"{queue_name} is paused until {cell(paused_until)}")
+
+
+def resume(
+    queue_name: QueueName, as_json: Json = False, database_url: Url = None
+) -> None:
+    """End the pause of a queue."""
+    was_paused = ask(
+        database_url, lambda connection: queue.resume_queue(connection, queue_name)
+    )
+    if as_json:
+        print_json({"queue": queue_name, "was_paused": was_paused})
+    else:
+        say(f"{queue_name} {'is resumed' if was_paused else 'was not paused'}")
+
+
+def drain(
+    queue_name: QueueName,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1e9, metavar="SECONDS", help="How long to wait at most."
+        ),
+    ] = 300.0,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Pause a queue, and wait until nothing of it runs. It stays paused.
+
+    Exit code 75 if something still runs when the time is up.
+    """
+    try:
+        left = ask(
+            database_url,
+            lambda connection: _drained(connection, queue_name, seconds=timeout),
+        )
+    except KeyboardInterrupt:
+        note(f"{queue_name} stays paused; to end that: pgwake resume {queue_name}")
+        raise
+    if as_json:
+        print_json({"queue": queue_name, "is_drained": left is None, "running": left})
+    elif left is None:
+        say(f"{queue_name} is drained: it is paused, and nothing of it runs")
+    elif left:
+        show_jobs(left, as_json=False)
+        note(f"{queue_name} is paused, but {len(left)} of its jobs still run")
+    else:
+        note(f"{queue_name} is paused, but a transaction is open that may have claimed")
+    if left is not None:
+        raise typer.Exit(EXIT_BUSY)
+
+
+async def _drained(
+    connection: Connection, queue_name: str, *, seconds: float
+) -> list[Row] | None:
+    """Pause and wait; None, or what still runs when the time is up."""
+    deadline = monotonic() + seconds
+    await queue.pause_queue(connection, queue_name)
+    # Who claimed before the pause may not have committed yet; who looked whether it is
+    # paused just before may not have claimed yet: hence two looks.
+    claims = await queue.open_writers(connection)
+    quiet_looks, told = 0, 0
+    while True:
+        claims &= await queue.open_writers(connection)
+        rows = await queue.get_queue_stats(connection, queue_name)
+        running = sum(row["running_count"] for row in rows)
+        quiet_looks = 0 if running or claims else quiet_looks + 1
+        if quiet_looks == 2:
+            return None
+        if monotonic() >= deadline:
+            return await queue.list_jobs(
+                connection,
+                queue=queue_name,
+                kind=None,
+                status="running",
+                before=None,
+                limit=1000,
+            )
+        if running != told:
+            told = running
+            note(f"{queue_name} is paused; of its jobs run: {running}")
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def limit(
+    queue_name: QueueName,
+    max_running: Annotated[
+        str | None, typer.Option(metavar="N", help="Jobs that run at once, or none.")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(metavar="N", help="Claims a second, or none.")
+    ] = None,
+    burst: Annotated[
+        str | None, typer.Option(metavar="N", help="Claims at once, or none.")
+    ] = None,
+    key_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="Jobs of a concurrency key at once, or none: 1."
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Of this concurrency key alone: --key-limit.")
+    ] = None,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Show a queue's limits, or change those that are given; "none" lifts one."""
+    changes = {
+        "max_running": _number("--max-running", max_running),
+        "rate_limit": _number("--rate", rate, float),
+        "rate_burst": _number("--burst", burst),
+        "key_limit": _number("--key-limit", key_limit),
+    }
+    changes = {name: value for name, value in changes.items() if value is not KEEP}
+    if key is not None and set(changes) != {"key_limit"}:
+        wrong_usage("--key needs --key-limit, and nothing else goes with it.")
+
+    async def change(connection: Connection) -> Row:
+        if key is not None:
+            value = changes["key_limit"]
+            await queue.set_key_limit(connection, queue_name, key, value)
+        elif changes:
+            await queue.set_limits(connection, queue_name, changes)
+        return await queue.get_limits(connection, queue_name)
+
+    limits = ask(database_url, change)
+    if as_json:
+        print_json(limits)
+        return
+    keys = limits.pop("keys")
+    for name, value in limits.items():
+        say(f"{name}: {'none' if value is None else value}")
+    for one, value in keys.items():
+        say(f"key {one}: {value}")
+
+
+def _number(option: str, text: str | None, kind: type[int | float] = int) -> Any:
+    """Read a number, or none; KEEP where the option is not given."""
+    if text is None:
+        return KEEP
+    if text == "none":
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        wrong_usage(f"{option} {text}: use a number, or none.")
+
+
+def workers(as_json: Json = False, database_url: Url = None) -> None:
+    """Show the workers that report themselves, and what they run."""
+    rows = read(database_url, queue.list_workers)
+    if not as_json:
+        for row in rows:
+            row["state"] = "live" if row.pop("is_live") else "silent"
+            row["kinds"] = _some(row["kinds"])
+    show(rows, as_json=as_json)
+    if not rows and not as_json:
+        note("no worker has reported itself")
+
+
+def kinds(as_json: Json = False, database_url: Url = None) -> None:
+    """Show the kinds that are known, their policy, and how many workers handle them."""
+    rows = read(database_url, queue.list_kinds)
+    if as_json:
+        show(rows, as_json=True)
+        return
+    show(
+        (
+            {
+                "kind": row["name"],
+                "live workers": row["live_worker_count"],
+                "declared": row["declared"] or None,
+                "by version": row["declared_version"],
+                "overridden": row["overrides"] or None,
+                "given back": row["bounce_count"] or None,
+                "last": row["bounced_at"],
+            }
+            for row in rows
+        ),
+        as_json=False,
+    )
+    if not rows:
+        note("no kind is known: no worker has reported itself")
+
+
+def _some(names: list[str]) -> list[str]:
+    return names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]
+
+
+def _unhandled(kinds: list[str]) -> str:
+    return (
+        f"No live worker handles, though jobs came back within the hour: "
+        f"{', '.join(map(literal, kinds[:20]))}"
+        f"{' ...' if len(kinds) > 20 else ''}"
+    )
+
+
+def _stats_table(rows: list[dict[str, Any]]) -> Wide:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("queue", overflow="fold")
+    for name in ("pending", "scheduled", "waiting", "running", "failed", "completed"):
+        table.add_column(name, justify="right", overflow="fold")
+    for name in ("oldest", "queued ms", "run ms"):
+        table.add_column(name, justify="right", overflow="fold")
+    for row in rows:
+        age: timedelta | None = row["oldest_pending_age"]
+        table.add_row(
+            literal(row["queue"]),
+            *(
+                f"{row[f'{name}_count']:,}"
+                for name in ("pending", "scheduled", "waiting", "running", "failed")
+            ),
+            f"{row['completed_total']:,}",
+            cell(age),
+            _milliseconds(row["avg_queue_time_ms"]),
+            _milliseconds(row["avg_execution_time_ms"]),
+        )
+    return Wide(table)
+
+
+def _progress_table(jobs: list[Row]) -> list[RenderableType]:
+    """Return a table of jobs that say how far they are, below an empty line."""
+    rows = [{**job, "progress": short(job["progress"])} for job in jobs]
+    return ["", table(rows)] if rows else []
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"

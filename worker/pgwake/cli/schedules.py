@@ -1,0 +1,231 @@
+"""The commands about schedules: pgwake schedule list, add, remove, pause, ..."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from pgwake.cli.output import (
+    Json,
+    Row,
+    Url,
+    ask,
+    duration,
+    instant,
+    json_object,
+    note,
+    print_json,
+    read,
+    say,
+    show,
+    wrong_usage,
+)
+from pgwake.database.connection import Connection
+from pgwake.database.statements import schedules
+from pgwake.errors import InvalidValueError
+from pgwake.ticks import next_ticks
+
+app = typer.Typer(no_args_is_help=True, help="Jobs that come again and again.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+Cron = Annotated[
+    str | None, typer.Option(help="Five fields, such as '30 2 * * 1-5', or @daily.")
+]
+
+
+class Misfire(StrEnum):
+    """What becomes of ticks that were missed."""
+
+    SKIP = "skip"
+    ONCE = "once"
+    ALL = "all"
+
+
+@app.command("list")
+def list_schedules(as_json: Json = False, database_url: Url = None) -> None:
+    """Show the schedules, their next and last ticks, and what is wrong with them."""
+    rows = read(database_url, schedules.list_schedules)
+    if as_json:
+        show(rows, as_json=True)
+        return
+    show(
+        (
+            {
+                "name": row["name"],
+                "ticks": row["cron"] or row["every"],
+                "zone": row["timezone"] if row["cron"] else None,
+                "kind": row["kind"],
+                "queue": row["queue"],
+                "next": "paused" if row["is_paused"] else row["next_at"],
+                "last": row["last_at"],
+                "last job": row["last_job_id"],
+                "fired": row["fired_count"],
+                "left out": row["left_out_count"] or None,
+                "problem": row["problem"],
+            }
+            for row in rows
+        ),
+        as_json=False,
+    )
+    if not rows:
+        note("there are no schedules; to add one: pgwake schedule add")
+
+
+@app.command()
+def add(
+    name: Name,
+    kind: str,
+    payload: Annotated[str, typer.Argument(help="A JSON object.")] = "{}",
+    cron: Cron = None,
+    every: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Instead of --cron: after each so many."),
+    ] = None,
+    timezone: Annotated[
+        str, typer.Option(help="Of --cron, such as Europe/Berlin.")
+    ] = "UTC",
+    queue_name: Annotated[str, typer.Option("--queue")] = "default",
+    priority: Annotated[
+        int, typer.Option(min=-100, max=100, help="-100 to 100; higher first.")
+    ] = 0,
+    max_attempts: Annotated[int | None, typer.Option(min=1, max=10_000)] = None,
+    metadata: Annotated[str | None, typer.Option(help="A JSON object.")] = None,
+    concurrency_key: Annotated[
+        str | None, typer.Option(help="Jobs with one key wait for each other.")
+    ] = None,
+    overlap: Annotated[
+        bool, typer.Option(help="No: leave a tick out while the last job is live.")
+    ] = True,
+    misfire: Annotated[
+        Misfire, typer.Option(help="Of missed ticks, fire none, the last, or all.")
+    ] = Misfire.ONCE,
+    misfire_limit: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Of all: the newest so many.")
+    ] = 100,
+    starts_at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="ISO 8601 with an offset.")
+    ] = None,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Add a schedule, or replace the one of that name; the same again does nothing."""
+
+    async def put(connection: Connection) -> bool:
+        return await schedules.schedule(
+            connection,
+            name,
+            kind,
+            json_object("the payload", payload),
+            cron=cron,
+            every=duration("--every", every),
+            queue=queue_name,
+            timezone=timezone,
+            priority=priority,
+            max_attempts=max_attempts,
+            metadata=metadata and json_object("--metadata", metadata),
+            concurrency_key=concurrency_key,
+            may_overlap=overlap,
+            misfire=misfire,
+            misfire_limit=misfire_limit,
+            starts_at=instant("--starts-at", starts_at),
+        )
+
+    is_different = ask(database_url, put)
+    if as_json:
+        print_json({"name": name, "is_different": is_different})
+    else:
+        say(f"{name} {'is scheduled' if is_different else 'was scheduled like that'}")
+
+
+@app.command()
+def remove(name: Name, as_json: Json = False, database_url: Url = None) -> None:
+    """End a schedule for good. Its jobs stay."""
+    was_there = ask(
+        database_url, lambda connection: schedules.unschedule(connection, name)
+    )
+    if as_json:
+        print_json({"name": name, "was_there": was_there})
+    else:
+        say(f"{name} {'is removed' if was_there else 'was not there'}")
+
+
+@app.command()
+def pause(name: Name, as_json: Json = False, database_url: Url = None) -> None:
+    """Have a schedule fire nothing until it is resumed."""
+    was_running = ask(
+        database_url, lambda connection: schedules.pause(connection, name)
+    )
+    if as_json:
+        print_json({"name": name, "was_paused": not was_running})
+    else:
+        say(f"{name} {'is' if was_running else 'was'} paused")
+
+
+@app.command()
+def resume(name: Name, as_json: Json = False, database_url: Url = None) -> None:
+    """End a schedule's pause. What it missed meanwhile is not made up."""
+    was_paused = ask(
+        database_url, lambda connection: schedules.resume(connection, name)
+    )
+    if as_json:
+        print_json({"name": name, "was_paused": was_paused})
+    else:
+        say(f"{name} {'is resumed' if was_paused else 'was not paused'}")
+
+
+@app.command("next")
+def show_next(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", show_default=False)
+    ] = None,
+    cron: Cron = None,
+    timezone: Annotated[str, typer.Option(help="Of --cron.")] = "UTC",
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="With --cron: ISO 8601 with an offset."),
+    ] = None,
+    count: Annotated[int, typer.Option("-n", min=1, max=10_000)] = 5,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Show the next ticks of a schedule, or those that a cron expression would have."""
+    if (name is None) is (cron is None):
+        wrong_usage("give a schedule's name, or --cron.")
+    if cron is not None:
+        ticks = next_ticks(cron, timezone, instant("--after", after), count)
+    elif after is not None:
+        wrong_usage("--after goes with --cron.")
+    else:
+        ticks = read(
+            database_url, lambda connection: _next(connection, name or "", count)
+        )
+    if as_json:
+        print_json([tick.isoformat() for tick in ticks])
+        return
+    show(
+        ({"in its zone": f"{t:%a %Y-%m-%d %H:%M:%S %z}", "in UTC": t} for t in ticks),
+        as_json=False,
+    )
+
+
+async def _next(connection: Connection, name: str, count: int) -> list[datetime]:
+    rows = await schedules.list_schedules(connection)
+    row: Row = next((row for row in rows if row["name"] == name), {})
+    if not row:
+        raise InvalidValueError(
+            f"no schedule is named {name}; see: pgwake schedule list"
+        )
+    if row["is_paused"]:
+        note(f"{name} is paused: it fires nothing until it is resumed")
+        return []
+    if row["problem"]:
+        note(f"{name} has a problem: {row['problem']}")
+    if row["every"] is None:
+        now = await schedules.now(connection)
+        after = (row["next_at"] or now) - timedelta(microseconds=1)
+        return next_ticks(row["cron"], row["timezone"], after, count)
+    if row["next_at"] is None:
+        note(f"no worker has looked at {name} yet; each does within a second")
+        return []
+    return [row["next_at"] + n * row["every"] for n in range(count)]

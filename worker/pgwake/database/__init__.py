@@ -1,0 +1,1 @@
+"""The database: its URL, connections and sessions, the schema's installer, SQL text."""

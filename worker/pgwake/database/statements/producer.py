@@ -1,0 +1,177 @@
+"""What producers ask: statements for any driver, a text as argument and as answer.
+
+The argument is `$1`; drivers with another mark put theirs in its place.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from pgwake.database.statements import Connection
+
+T = TypeVar("T")
+
+_ENQUEUE = """
+select pgwake.enqueue(
+  j.kind, j.payload, j.queue, j.priority, j.run_at, j.delay, j.max_attempts,
+  j.unique_key, j.on_conflict, j.metadata, j.concurrency_key, j.depends_on,
+  j.on_parent_failure, j.webhook)::text
+from jsonb_to_record(cast($1 as text)::jsonb) as j(
+  kind text, payload jsonb, queue text, priority int, run_at timestamptz,
+  delay interval, max_attempts int, unique_key text, on_conflict text, metadata jsonb,
+  concurrency_key text, depends_on bigint[], on_parent_failure text, webhook text)
+"""
+_ENQUEUE_MANY = """
+select array_to_json(pgwake.enqueue_many(cast($1 as text)::jsonb))::text
+"""
+_NOW = "select to_json(pgwake.now() + cast($1 as text)::interval)::text"
+_GET_JOB = "select pgwake.get_job(cast($1 as text)::bigint)::text"
+_CANCEL_JOB = "select pgwake.cancel_job(cast($1 as text)::bigint)"
+_RETRY_JOB = "select pgwake.retry_job(cast($1 as text)::bigint)::text"
+_STATS = """
+select coalesce(
+  json_agg(to_jsonb(s) || jsonb_build_object(
+    'oldest_pending_age', extract(epoch from s.oldest_pending_age))),
+  '[]')::text
+from pgwake.get_queue_stats(cast($1 as text)) as s
+"""
+# A row version that is seen, though its transaction has not ended, is of this very
+# transaction. xmin is the low half of its id, which is near the next that is given out.
+_LOOK = """
+select json_build_object(
+  'job', (
+    select json_build_object(
+      'id', g.job -> 'id', 'queue', g.job -> 'queue', 'kind', g.job -> 'kind',
+      'status', g.job -> 'status', 'result', g.job -> 'result',
+      'errors', g.job -> 'errors')
+    from pgwake.get_job(cast($1 as text)::bigint) as g(job)),
+  'is_own', exists (
+    select
+    from pgwake.jobs_live as j
+    cross join pg_snapshot_xmax(pg_current_snapshot()) as s(xmax)
+    cross join lateral (
+      values (s.xmax::text::bigint, j.xmin::text::bigint)) as x(next, low)
+    cross join lateral (
+      values (x.next + ((x.low - x.next + 2147483648) & 4294967295) - 2147483648)
+    ) as w(whole)
+    where j.id = cast($1 as text)::bigint and x.low > 2 and w.whole > 2
+      and pg_xact_status(w.whole::text::xid8) = 'in progress'),
+  'snapshot_at', case
+    when current_setting('transaction_isolation') <> 'read committed' then now()
+  end
+)::text
+"""
+_WATCH = "select pgwake.watch()"
+
+COPY_COLUMNS = (
+    "kind",
+    "payload",
+    "queue",
+    "priority",
+    "run_at",
+    "max_attempts",
+    "unique_key",
+    "metadata",
+    "concurrency_key",
+    "depends_on",
+    "on_parent_failure",
+    "webhook",
+)
+COPY = f"copy pgwake.jobs ({', '.join(COPY_COLUMNS)}) from stdin"
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """A statement, its argument, and how its answer is read."""
+
+    sql: str
+    argument: str | None
+    read: Callable[[str], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a job is like just now.
+
+    Attributes:
+        job: id, queue, kind, status, result, errors.
+        is_own: Whether the asking transaction itself has made or changed it, so that
+            no worker sees that yet.
+        snapshot_at: When the asking transaction began, if it sees nothing newer; else
+            None.
+    """
+
+    job: dict[str, Any]
+    is_own: bool
+    snapshot_at: str | None
+
+
+def enqueue(job: str) -> Question[int]:
+    """Add a job, a JSON object; its id."""
+    return Question(_ENQUEUE, job, int)
+
+
+def enqueue_many(jobs: str) -> Question[list[int]]:
+    """Add jobs, a JSON array; their ids in that order."""
+    return Question(_ENQUEUE_MANY, jobs, json.loads)
+
+
+def now() -> Question[datetime]:
+    """Tell the database's time."""
+    return Question(_NOW, "0", _instant)
+
+
+def get_job(job_id: int) -> Question[dict[str, Any]]:
+    """Return a job, all columns."""
+    return Question(_GET_JOB, str(job_id), _job)
+
+
+def cancel_job(job_id: int) -> Question[str]:
+    """Cancel a job; what became of it."""
+    return Question(_CANCEL_JOB, str(job_id), str)
+
+
+def retry_job(job_id: int) -> Question[None]:
+    """Make a failed or cancelled job pending again."""
+    return Question(_RETRY_JOB, str(job_id), lambda _: None)
+
+
+def stats(queue: str | None) -> Question[list[dict[str, Any]]]:
+    """Count what stands in a queue, or in all (None)."""
+    return Question(_STATS, queue, _stats)
+
+
+def look(job_id: int) -> Question[Look]:
+    """Look whether a job has ended."""
+    return Question(_LOOK, str(job_id), lambda text: Look(**json.loads(text)))
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(json.loads(text))
+
+
+def _job(text: str) -> dict[str, Any]:
+    job: dict[str, Any] = json.loads(text)
+    return {
+        name: datetime.fromisoformat(value)
+        if name.endswith("_at") and value is not None
+        else value
+        for name, value in job.items()
+    }
+
+
+def _stats(text: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(text)
+    for row in rows:
+        seconds = row["oldest_pending_age"]
+        row["oldest_pending_age"] = (
+            None if seconds is None else timedelta(seconds=seconds)
+        )
+    return rows
+
+
+async def watch(connection: Connection) -> None:
+    """Ask for status events, for as long as the session lives."""
+    await connection.execute(_WATCH)

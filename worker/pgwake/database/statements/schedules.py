@@ -1,0 +1,124 @@
+"""The SQL of schedules."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from pgwake.database.statements import Connection
+from pgwake.ticks import Due
+
+_DUE = "select * from pgwake.due_schedules()"
+_FIRE = "select pgwake.fire_schedule($1, $2, $3, $4)"
+_NOTE_PROBLEM = "select pgwake.note_schedule_problem($1, $2, $3)"
+_SCHEDULE = """
+select pgwake.schedule($1, $2, $3, $4, queue => $5, timezone => $6, every => $7,
+                       priority => $8, max_attempts => $9, metadata => $10,
+                       concurrency_key => $11, may_overlap => $12, misfire => $13,
+                       misfire_limit => $14, starts_at => $15)
+"""
+_UNSCHEDULE = "select pgwake.unschedule($1)"
+_PAUSE = "select pgwake.pause_schedule($1)"
+_RESUME = "select pgwake.resume_schedule($1)"
+_LIST = "select * from pgwake.list_schedules()"
+_NOW = "select pgwake.now()"
+
+
+async def due(connection: Connection) -> list[Due]:
+    """Return the schedules that are to be looked at."""
+    return [Due(*row) for row in await connection.fetch(_DUE)]
+
+
+async def fire(
+    connection: Connection, due: Due, ticks: Sequence[datetime], next_at: datetime
+) -> int | None:
+    """Make a job of each tick; how many, or None if somebody else has."""
+    count: int | None = await connection.fetchval(
+        _FIRE, due.name, due.version, ticks, next_at
+    )
+    return count
+
+
+async def note_problem(connection: Connection, due: Due, problem: str) -> bool:
+    """Note why ticks became no jobs; whether that is news."""
+    is_news: bool = await connection.fetchval(
+        _NOTE_PROBLEM, due.name, due.version, problem
+    )
+    return is_news
+
+
+async def schedule(
+    connection: Connection,
+    name: str,
+    kind: str,
+    payload: str = "{}",
+    *,
+    cron: str | None = None,
+    every: timedelta | None = None,
+    queue: str = "default",
+    timezone: str = "UTC",
+    priority: int = 0,
+    max_attempts: int | None = None,
+    metadata: str | None = None,
+    concurrency_key: str | None = None,
+    may_overlap: bool = True,
+    misfire: str = "once",
+    misfire_limit: int = 100,
+    starts_at: datetime | None = None,
+) -> bool:
+    """Add or replace a schedule, payload and metadata as JSON text; is it different?"""
+    is_different: bool = await connection.fetchval(
+        _SCHEDULE,
+        name,
+        cron,
+        kind,
+        payload,
+        queue,
+        timezone,
+        every,
+        priority,
+        max_attempts,
+        metadata,
+        concurrency_key,
+        may_overlap,
+        misfire,
+        misfire_limit,
+        starts_at,
+    )
+    return is_different
+
+
+async def unschedule(connection: Connection, name: str) -> bool:
+    """End a schedule; whether there was one."""
+    was_there: bool = await connection.fetchval(_UNSCHEDULE, name)
+    return was_there
+
+
+async def pause(connection: Connection, name: str) -> bool:
+    """Have a schedule fire nothing; whether it was not paused before."""
+    was_running: bool = await connection.fetchval(_PAUSE, name)
+    return was_running
+
+
+async def resume(connection: Connection, name: str) -> bool:
+    """End a schedule's pause; whether it was paused."""
+    was_paused: bool = await connection.fetchval(_RESUME, name)
+    return was_paused
+
+
+async def list_schedules(connection: Connection) -> list[dict[str, Any]]:
+    """Return the schedules; their payload and metadata as dicts."""
+    return [
+        {
+            **row,
+            "payload": json.loads(row["payload"]),
+            "metadata": json.loads(row["metadata"] or "null"),
+        }
+        for row in await connection.fetch(_LIST)
+    ]
+
+
+async def now(connection: Connection) -> datetime:
+    """Return the time by the queue's clock."""
+    time: datetime = await connection.fetchval(_NOW)
+    return time

@@ -1,0 +1,258 @@
+"""The SQL of the HTTP API: most answers are JSON texts, passed on as they are.
+
+So no number of a payload is rounded on its way, and no answer is built on a loop that
+has leases to renew. Times are in the session's zone, which begin() sets to UTC.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from pgwake.database.statements import Connection
+
+# The plans are made for the arguments: an argument that is null leaves out a condition,
+# and a status all leaves but its own.
+_BEGIN = """
+begin {access};
+set local timezone = 'UTC';
+set local statement_timeout = {milliseconds};
+set local plan_cache_mode = force_custom_plan;
+set local jit = off
+"""
+_STATS = """
+with stats as materialized (
+  select s.*, s.queue collate "C" as name, q.paused_until,
+    coalesce(q.paused_until > pgwake.now(), false) as is_paused
+  from pgwake.get_queue_stats($1) as s
+  left join pgwake.queues as q on q.name = s.queue collate "C"
+), live as materialized (
+  select w.queues
+  from pgwake.workers as w
+  where pgwake.is_live(w.seen_at) and ($1 is null or $1 = any (w.queues))
+), recent as (
+  select sum(r.queue_ms) / nullif(sum(r.completed), 0) as queue_ms,
+    sum(r.execution_ms) / nullif(sum(r.completed), 0) as execution_ms
+  from pgwake.tally_rows as r
+  where r.at > pgwake.now() - interval '5 minutes' and ($1 is null or r.queue = $1)
+)
+select json_build_object(
+  'queue_size', coalesce(sum(s.pending_count + s.scheduled_count + s.waiting_count), 0),
+  'active_tasks', coalesce(sum(s.running_count), 0),
+  'workers', (select count(*) from live),
+  'tasks_enqueued', coalesce(sum(s.enqueued_total), 0),
+  'tasks_completed', coalesce(sum(s.completed_total), 0),
+  'tasks_failed', coalesce(sum(s.failed_total), 0),
+  'avg_queue_time_ms', (select r.queue_ms from recent as r),
+  'avg_execution_time_ms', (select r.execution_ms from recent as r),
+  'queues', coalesce(
+    json_agg(json_build_object(
+      'queue', s.queue,
+      'queue_size', s.pending_count + s.scheduled_count + s.waiting_count,
+      'active_tasks', s.running_count,
+      'workers', (select count(*) from live as l where s.name = any (l.queues)),
+      'tasks_enqueued', s.enqueued_total,
+      'tasks_completed', s.completed_total,
+      'tasks_failed', s.failed_total,
+      'avg_queue_time_ms', s.avg_queue_time_ms,
+      'avg_execution_time_ms', s.avg_execution_time_ms,
+      'pending', s.pending_count,
+      'scheduled', s.scheduled_count,
+      'waiting', s.waiting_count,
+      'failed', s.failed_count,
+      'oldest_pending_seconds', extract(epoch from s.oldest_pending_age),
+      'paused_until', case when s.is_paused then nullif(s.paused_until, 'infinity') end,
+      'is_paused', s.is_paused,
+      'is_estimate', s.is_estimate
+    ) order by s.name),
+    '[]')
+)::text
+from stats as s
+"""
+_ACTIVE_TASKS = """
+with page as (
+  select j.id, j.kind, j.queue, j.claimed_by as worker, j.created_at as enqueued_at,
+    j.started_at, j.progress
+  from pgwake.jobs_live as j
+  where j.status = 'running' and ($1::text is null or j.queue = $1)
+  order by j.started_at, j.id
+  limit $2
+)
+select json_build_object(
+  'count', (
+    select coalesce(sum(s.running_count), 0) from pgwake.get_queue_stats($1) as s
+  ),
+  'tasks', coalesce(
+    (select json_agg(p order by p.started_at, p.id) from page as p), '[]')
+)::text
+"""
+_LIST_JOBS = """
+with found as materialized (
+  select j.id, j.queue, j.kind, j.status, j.priority, j.run_at, j.attempt, j.progress,
+    j.claimed_by as worker, j.created_at, j.started_at, j.finished_at
+  from pgwake.jobs as j
+  where ($1::text is null or j.queue = $1) and ($2::text is null or j.kind = $2)
+    and ($3::text is null or j.status = $3) and ($4::text is null or j.claimed_by = $4)
+    and ($5::text is null or j.unique_key = $5) and ($6::bigint is null or j.id < $6)
+  order by j.id desc
+  limit $7::int + 1
+), page as (
+  select f.* from found as f order by f.id desc limit $7
+)
+select json_build_object(
+  'jobs', coalesce((select json_agg(p order by p.id desc) from page as p), '[]'),
+  'next', case
+    when (select count(*) from found) > $7 then (select min(p.id)::text from page as p)
+  end
+)::text
+"""
+_SHOW_JOB = """
+select (j.job || jsonb_build_object(
+  'worker', j.job -> 'claimed_by', 'explanation', pgwake.explain_job($1)))::text
+from pgwake.get_job($1) as j(job)
+"""
+_CANCEL_JOB = """
+select json_build_object('id', $1::bigint, 'outcome', pgwake.cancel_job($1))::text
+"""
+_RETRY_JOB = "select pgwake.retry_job($1)"
+_STATUS = """
+select json_build_object('id', j.id, 'status', j.status)::text
+from pgwake.jobs_live as j where j.id = $1
+"""
+_LIST_FAILED = """
+select json_build_object('groups', coalesce(
+  json_agg(json_build_object(
+    'fingerprint', f.fingerprint, 'queue', f.queue, 'kind', f.kind, 'reason', f.reason,
+    'message', f.message, 'count', f.job_count, 'first_failed_at', f.first_failed_at,
+    'last_failed_at', f.last_failed_at, 'last_job_id', f.last_job_id
+  ) order by f.place),
+  '[]'))::text
+from pgwake.list_failed($1, $2, null, $3) with ordinality as f(
+  fingerprint, queue, kind, reason, message, job_count, first_failed_at, last_failed_at,
+  last_job_id, place)
+"""
+_RETRY_FAILED = """
+select json_build_object(
+  'retried', count(*) filter (where f.outcome = 'retried'),
+  'skipped', count(*) filter (where f.outcome <> 'retried'))::text
+from pgwake.retry_failed($1, $2, $3, $4) as f
+"""
+_PAUSE_QUEUE = """
+select json_build_object(
+  'queue', $1::text, 'paused_until', nullif(p.until, 'infinity'))::text
+from pgwake.pause_queue(
+  $1, coalesce($2::text::timestamptz, pgwake.now() + $3::interval, 'infinity')
+) as p(until)
+"""
+_RESUME_QUEUE = """
+select json_build_object('queue', $1::text, 'was_paused', pgwake.resume_queue($1))::text
+"""
+_LIST_WORKERS = """
+select json_build_object('workers', coalesce(
+  json_agg(json_build_object(
+    'name', w.name, 'host', w.host, 'pid', w.pid, 'version', w.version,
+    'queues', w.queues, 'kinds', w.kinds, 'started_at', w.started_at,
+    'seen_at', w.seen_at, 'running', w.running_count, 'is_live', w.is_live
+  ) order by w.name),
+  '[]'))::text
+from pgwake.list_workers() as w
+"""
+
+
+async def begin(connection: Connection, milliseconds: int, *, may_write: bool) -> None:
+    """Begin a transaction in UTC, with a deadline for each statement."""
+    access = "" if may_write else "read only"
+    await connection.execute(_BEGIN.format(access=access, milliseconds=milliseconds))
+
+
+async def commit(connection: Connection) -> None:
+    """Commit the transaction."""
+    await connection.execute("commit")
+
+
+async def rollback(connection: Connection) -> None:
+    """Roll the transaction back."""
+    await connection.execute("rollback")
+
+
+async def stats(connection: Connection, queue: str | None) -> str:
+    """Return what stands in the queues, and what has gone through them."""
+    return await _text(connection, _STATS, queue)
+
+
+async def active_tasks(connection: Connection, queue: str | None, limit: int) -> str:
+    """Return the running jobs, the longest-running first."""
+    return await _text(connection, _ACTIVE_TASKS, queue, limit)
+
+
+async def list_jobs(
+    connection: Connection,
+    *,
+    queue: str | None,
+    kind: str | None,
+    status: str | None,
+    worker: str | None,
+    unique_key: str | None,
+    before: int | None,
+    limit: int,
+) -> str:
+    """Return a page of jobs, the newest first, before an id."""
+    return await _text(
+        connection, _LIST_JOBS, queue, kind, status, worker, unique_key, before, limit
+    )
+
+
+async def show_job(connection: Connection, job_id: int) -> str:
+    """Return a job, all columns, and its explanation."""
+    return await _text(connection, _SHOW_JOB, job_id)
+
+
+async def cancel_job(connection: Connection, job_id: int) -> str:
+    """Cancel a job; what became of it."""
+    return await _text(connection, _CANCEL_JOB, job_id)
+
+
+async def retry_job(connection: Connection, job_id: int) -> str:
+    """Make a failed or cancelled job pending again; its status."""
+    await connection.execute(_RETRY_JOB, job_id)
+    return await _text(connection, _STATUS, job_id)
+
+
+async def list_failed(
+    connection: Connection, queue: str | None, kind: str | None, limit: int
+) -> str:
+    """Return the dead letters, in groups."""
+    return await _text(connection, _LIST_FAILED, queue, kind, limit)
+
+
+async def retry_failed(
+    connection: Connection,
+    queue: str | None,
+    kind: str | None,
+    fingerprint: str | None,
+    limit: int,
+) -> str:
+    """Make dead letters pending again; how many."""
+    return await _text(connection, _RETRY_FAILED, queue, kind, fingerprint, limit)
+
+
+async def pause_queue(
+    connection: Connection,
+    queue: str,
+    until: str | None,
+    duration: timedelta | None,
+) -> str:
+    """Pause a queue; until when."""
+    return await _text(connection, _PAUSE_QUEUE, queue, until, duration)
+
+
+async def resume_queue(connection: Connection, queue: str) -> str:
+    """End a queue's pause; whether it was paused."""
+    return await _text(connection, _RESUME_QUEUE, queue)
+
+
+async def list_workers(connection: Connection) -> str:
+    """Return the workers that report themselves."""
+    return await _text(connection, _LIST_WORKERS)
+
+
+async def _text(connection: Connection, sql: str, *arguments: Any) -> str:
+    return str(await connection.fetchval(sql, *arguments))

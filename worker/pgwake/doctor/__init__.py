@@ -1,0 +1,1 @@
+"""`pgwake doctor`: what is wrong with a database and its settings."""

@@ -1,0 +1,92 @@
+"""Calls of handlers: on the loop, in a thread, or in a process."""
+
+import asyncio
+import contextvars
+import functools
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pgwake.jobs.job import Job
+from pgwake.jobs.registry import Handler
+from pgwake.jsontext import dumps
+from pgwake.processes.pool import Processes
+
+
+class Calls:
+    """Calls handlers where they belong.
+
+    Args:
+        threads: Where plain functions run; one thread a slot.
+        processes: Where process=True functions run.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor, processes: Processes) -> None:
+        self._threads = threads
+        self._processes = processes
+        self._is_closing = False
+
+    def close(self) -> None:
+        """Let go of the threads that still run."""
+        self._is_closing = True
+
+    async def one(self, handler: Handler, job: Job) -> str | None:
+        """Call a handler with a job; what it returned as JSON text."""
+        arguments = handler.signature.bind(job.payload_text, job)
+        if handler.is_async:
+            value = await handler.function(**arguments)
+        else:
+            value = await self._in_thread(handler, arguments)
+        return None if value is None else dumps(value)
+
+    async def apart(
+        self, handler: Handler, job: Job, began: Callable[[Job, Handler], None]
+    ) -> str | None:
+        """Call a handler in a process; began is called when it begins."""
+        return await self._processes.run(handler, job, began)
+
+    async def many(self, handler: Handler, arguments: Mapping[str, Any]) -> Any:
+        """Call a batch handler; what it returned."""
+        if handler.is_async:
+            return await handler.function(**arguments)
+        return await self._in_thread(handler, arguments)
+
+    async def _in_thread(self, handler: Handler, arguments: Mapping[str, Any]) -> Any:
+        """Run a plain function; wait for its thread to the end, whatever happens.
+
+        A thread can't be cancelled. As long as it lives the job is held, so that nobody
+        else runs it beside the thread; its handler can look at job.should_stop.
+        """
+        context = contextvars.copy_context()
+        raised: list[BaseException] = []
+        future = asyncio.get_running_loop().run_in_executor(
+            self._threads,
+            functools.partial(
+                context.run, _in_thread, handler.function, arguments, raised
+            ),
+        )
+        while not future.done():
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError:
+                if self._is_closing:
+                    raise
+        if raised:
+            raise raised.pop()
+        return future.result()
+
+
+def _in_thread(
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    raised: list[BaseException],
+) -> Any:
+    """Call a function; what it raises goes into a list.
+
+    A future can't carry StopIteration and GeneratorExit, and would be in the traceback
+    of any other error: they would hold each other.
+    """
+    try:
+        return function(**arguments)
+    except BaseException as error:  # noqa: BLE001, it is raised again in the slot
+        raised.append(error)

@@ -1,0 +1,310 @@
+"""Claims: fills a queue's slots, and sleeps until there is something to claim."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from time import monotonic
+
+import asyncpg
+import structlog
+
+from pgwake.database import statements as queue
+from pgwake.database.connection import describe
+from pgwake.database.session import Session
+from pgwake.engine.lifeline.notify_lock import Cause, Role, Wish
+from pgwake.engine.ready_jobs import Feed
+from pgwake.heartbeat import Pulse
+from pgwake.jobs.job import Job
+from pgwake.observe.metrics import Metrics
+
+log = structlog.get_logger()
+
+MAX_BATCH = 500
+# How far ahead of the slots claims may reach: as many jobs as end, at the rate just
+# measured, in so many times as long as the last claim took, within so many seconds. The
+# next claim is sent at half of it, so that the other half is run meanwhile. At the rate
+# of a slow queue that is nothing.
+PREFETCH_CLAIMS = 4
+PREFETCH_SECONDS = 0.025, 0.25
+MAX_PREFETCH = 2 * MAX_BATCH
+# After this long without a free slot, jobs that were claimed ahead are given back.
+HOARD_SECONDS = 1.0
+# So many notifications within so many seconds make a queue busy: to be woken by each
+# would cost its producers more than to look so often in vain costs us. It is left in
+# peace until so many looks in a row have been in vain.
+BUSY_RINGS, BUSY_SECONDS = 8, 0.08
+NAP_SECONDS = 0.004
+MAX_EMPTY_NAPS = 3
+# A look that takes longer, for whatever reason, leaves waking up to others.
+SLOW_LOOK_SECONDS = 2.0
+STRANGER_SECONDS = 0.1  # that another has to take the bell, which may know the kind
+# Who has had no room for so long leaves waking up to others.
+NO_ROOM_SECONDS = 0.005
+REFUSED_SECONDS = 1.0  # after a refused claim, however often it is woken
+LOCKED_SECONDS = 0.005  # until the next look at due jobs that somebody has locked
+
+
+class Claimer:
+    """The claim loop of one queue.
+
+    Args:
+        feed: Where claimed jobs go.
+        session: A session for claims; queues may share one.
+        worker: The name to claim under.
+        lease: How long a claim holds; None: the queue's own.
+        poll_interval: Seconds between looks without having been woken.
+        holdings: The jobs that the process holds.
+        metrics: Where to count.
+        gate: Held while claiming; whoever holds it keeps all queues from claiming.
+        wish: Called with what it wants of the queue's bell.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        session: Session,
+        *,
+        worker: str,
+        lease: float | None,
+        poll_interval: float,
+        holdings: set[Job],
+        metrics: Metrics,
+        gate: asyncio.Lock,
+        wish: Callable[[str, Wish], None],
+    ) -> None:
+        self.feed = feed
+        self._session = session
+        self._worker = worker
+        self._lease = None if lease is None else timedelta(seconds=lease)
+        self._poll_interval = poll_interval
+        self._holdings = holdings
+        self._metrics = metrics
+        self._gate = gate
+        self.pulse = Pulse(
+            f"the claims of queue {feed.queue}", max(poll_interval, session.timeout)
+        )
+        self._tell_bell = wish
+        self._wish: Wish | None = None
+        self._role = Role.ALONE
+        self._rings: deque[float] = deque(maxlen=BUSY_RINGS)
+        self._naps = 0  # that may still be in vain before it sleeps
+        self._cursor: str | None = None
+        self._is_limited = False  # the queue's policy: nothing is claimed ahead
+        self._locked_since: float | None = None
+        self._woken = asyncio.Event()
+        self._cause: Cause = "bell"
+        self._claims = deque([(monotonic(), 0)], maxlen=2)  # when, finished by then
+        self._claim_seconds = 0.0  # that the last one took, its turn included
+        self._stopping = False
+
+    def tell(self, role: Role, cause: Cause | None) -> None:
+        """Hear what it is while it sleeps, and why to look; on the loop's thread."""
+        if role is Role.ON_DUTY is not self._role:
+            self._naps = MAX_EMPTY_NAPS  # a hand-over is a sign of much to do
+        self._role = role
+        if cause is None:
+            return
+        if cause == "notify":
+            self._rings.append(monotonic())
+        self._cause = cause
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Let run() end, with no claim cut off: what one took would be nobody's."""
+        self._stopping = True
+        self._woken.set()
+        self.feed.room.set()
+        self._want(Wish.WORK)
+
+    async def run(self) -> None:
+        """Claim until stopped."""
+        self.pulse.start()
+        while True:
+            count = await self._room()
+            if self._stopping:
+                return
+            self._woken.clear()  # before the look, so that no wake-up falls between
+            claim = await self._look(count)
+            if claim is None:
+                await self._back_off()
+            elif len(claim.jobs) == count:
+                self._locked_since = None
+                self._want(Wish.WORK)
+            elif not (claim.jobs and claim.leaves_due):
+                await self._rest(claim)
+
+    async def claim_suspect(self) -> bool:
+        """Claim one job that crashed twice or more; whether there was one due."""
+        claim = await self._claim(1, suspects=True)
+        return claim is not None and bool(claim.jobs)
+
+    async def _look(self, count: int) -> queue.Claim | None:
+        """Claim in turn with the others; who can't is not the one to be woken.
+
+        None: the database has refused it, or it is the stop.
+        """
+        slow = asyncio.get_running_loop().call_later(
+            SLOW_LOOK_SECONDS, self._want, Wish.WORK
+        )
+        started = monotonic()
+        try:
+            self.pulse.rest()
+            async with self._gate:
+                return None if self._stopping else await self._claim(count)
+        finally:
+            self._claim_seconds = monotonic() - started
+            slow.cancel()
+            self.pulse.beat()
+
+    async def _claim(self, count: int, *, suspects: bool = False) -> queue.Claim | None:
+        """Claim, and hand over to the slots; None if the database refuses."""
+        started = monotonic()
+        try:
+            claim = await self._session.call(
+                lambda connection: queue.claim_batch(
+                    connection,
+                    self.feed.queue,
+                    count,
+                    self._worker,
+                    self._lease,
+                    None if suspects else self._cursor,
+                    suspects=suspects,
+                )
+            )
+        except asyncpg.PostgresError as error:
+            self.pulse.is_refused = True
+            log.error(
+                "claim refused",
+                queue=self.feed.queue,
+                error=describe(error),
+                hint=error.hint,
+            )
+            return None
+        self.pulse.is_refused = False
+        self._metrics.claim_seconds.add((), monotonic() - started)
+        self._metrics.claim_succeeded.note((self.feed.queue,))
+        self._is_limited = claim.is_limited
+        if not suspects:
+            self._cursor = claim.cursor
+        jobs = Job.from_claim(claim, started)
+        self._holdings.update(jobs)
+        self._metrics.claimed(jobs)
+        self.feed.put(jobs)
+        return claim
+
+    async def _room(self) -> int:
+        """Wait until a claim is worth it; how many jobs to ask for."""
+        feed = self.feed
+        while True:
+            ahead = self._prefetch()
+            room = feed.slots + feed.wanted + ahead - feed.held
+            if self._stopping or (room > 0 and len(feed.ready) <= ahead // 2):
+                self._claims.append((monotonic(), feed.finished))
+                return min(room, MAX_BATCH)
+            feed.low_water = ahead // 2
+            feed.room.clear()
+            off_duty = asyncio.get_running_loop().call_later(
+                NO_ROOM_SECONDS, self._want, Wish.WORK
+            )
+            try:
+                async with asyncio.timeout(HOARD_SECONDS):
+                    await feed.room.wait()
+            except TimeoutError:
+                self.pulse.beat()
+                await self._give_back()
+            finally:
+                off_duty.cancel()
+
+    def _prefetch(self) -> int:
+        if self._is_limited:
+            return 0
+        # By the last claim alone, a queue that starved while it waited for its answer
+        # would look slow, and be let starve again; by the one before, one that slept.
+        now, finished = monotonic(), self.feed.finished
+        rate = max((finished - f) / max(now - at, 0.001) for at, f in self._claims)
+        least, most = PREFETCH_SECONDS
+        seconds = min(max(PREFETCH_CLAIMS * self._claim_seconds, least), most)
+        return min(int(rate * seconds), MAX_PREFETCH)
+
+    async def _give_back(self) -> None:
+        if monotonic() - self.feed.finished_at < HOARD_SECONDS:
+            return
+        if jobs := self.feed.take_back(gathered=False):
+            outcomes = await self._session.call(
+                lambda connection: queue.release_jobs(
+                    connection,
+                    [job.id for job in jobs],
+                    [job.lease_id for job in jobs],
+                    "unstarted",
+                )
+            )
+            self._holdings.difference_update(jobs)
+            for job, outcome in zip(jobs, outcomes, strict=True):
+                self._metrics.given_back(job, outcome, "unstarted")
+
+    async def _rest(self, claim: queue.Claim) -> None:
+        """Sleep after a look that has found less than there was room for."""
+        if self.feed.has_stranger:
+            self.feed.has_stranger = False
+            self._want(Wish.WORK)
+            await asyncio.sleep(STRANGER_SECONDS)
+        elif self._role is not Role.ON_DUTY:
+            self._want(Wish.NAP)
+            is_reserve = self._role is Role.RESERVE
+            await self._sleep(None if is_reserve else self._seconds_to_next(claim))
+        elif self._is_busy(found=bool(claim.jobs)):
+            self._want(Wish.NAP)
+            await asyncio.sleep(NAP_SECONDS)
+        else:
+            self._want(Wish.SLEEP)
+            await self._sleep(self._seconds_to_next(claim))
+
+    async def _back_off(self) -> None:
+        """Sleep after a look that was refused."""
+        self._want(Wish.WORK)
+        if not self._stopping:
+            await asyncio.sleep(REFUSED_SECONDS)
+        await self._sleep(None)
+
+    def _is_busy(self, *, found: bool) -> bool:
+        """Whether jobs come so fast that looking often beats being woken by each."""
+        if self._naps:
+            self._naps = MAX_EMPTY_NAPS if found else self._naps - 1
+        elif (
+            len(self._rings) == BUSY_RINGS
+            and monotonic() - self._rings[0] < BUSY_SECONDS
+        ):
+            self._rings.clear()
+            self._naps = MAX_EMPTY_NAPS
+        return self._naps > 0
+
+    def _seconds_to_next(self, claim: queue.Claim) -> float | None:
+        """Until the next job is due; soon if one is, but somebody has it locked."""
+        if not claim.leaves_due:
+            self._locked_since = None
+            return claim.seconds_to_next
+        now = monotonic()
+        self._locked_since = self._locked_since or now
+        return max(LOCKED_SECONDS, (now - self._locked_since) / 10)
+
+    async def _sleep(self, seconds_to_next: float | None) -> None:
+        """Sleep until woken, until the next job is due, or until the next poll."""
+        poll = self._poll_interval * random.uniform(0.9, 1.1)  # noqa: S311
+        timer = seconds_to_next is not None and seconds_to_next < poll
+        try:
+            async with asyncio.timeout(seconds_to_next if timer else poll):
+                await self._woken.wait()
+            self._metrics.woken(self.feed.queue, self._cause)
+        except TimeoutError:
+            self._metrics.woken(self.feed.queue, "timer" if timer else "poll")
+            if not timer:
+                self._wish = None  # who has the bell may be gone: try for it anew
+
+    def _want(self, wish: Wish) -> None:
+        if wish is Wish.WORK:
+            self._role = Role.ALONE
+        if wish is not self._wish:
+            self._wish = wish
+            self._tell_bell(self.feed.queue, wish)

@@ -1,0 +1,312 @@
+"""Ends of jobs, gathered and written a batch a statement."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from time import monotonic
+from typing import NamedTuple, TypeAlias
+
+import asyncpg
+import structlog
+
+from pgwake.database import statements as queue
+from pgwake.database.connection import Connection, describe
+from pgwake.database.session import Session
+from pgwake.engine.progress import Reports
+from pgwake.heartbeat import Pulse
+from pgwake.jobs.job import Job
+from pgwake.jobs.problem import describe as describe_problem
+from pgwake.jobs.problem import type_of
+from pgwake.jsontext import storable
+from pgwake.observe.joblog import JobLog
+from pgwake.observe.metrics import Metrics
+from pgwake.pause import pause
+
+log = structlog.get_logger()
+
+
+MAX_BATCH = 500
+FLUSH_SECONDS = 0.005  # how long an end may wait for company while others are written
+MAX_WAITING = 5_000  # beyond it, slots wait for the database
+
+
+class End(NamedTuple):
+    """What became of a job: a result, a failure, or the reason of a release."""
+
+    job: Job
+    seconds: float
+    what: "str | queue.Failure | Release | None"
+
+
+class Release(NamedTuple):
+    """A job goes back unburnt; see release_jobs for the reasons."""
+
+    reason: str
+    delay: timedelta | None = None
+    error: str | None = None  # to be kept in the job's errors
+
+
+Statement: TypeAlias = Callable[[Connection, Sequence[End]], Awaitable[list[str]]]
+
+
+class Finisher:
+    """Buffers what became of jobs, and tells the database in order of arrival.
+
+    A job stays in the holdings, its lease kept up, until its end is written. A
+    statement that fails for a passing reason is repeated under the fence, which changes
+    no outcome.
+
+    Args:
+        session: A session of its own.
+        holdings: The jobs that the process holds.
+        metrics: Where to count.
+        job_log: Where each job's line goes.
+        reports: What is to be written of a job's progress before its end.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        holdings: set[Job],
+        metrics: Metrics,
+        job_log: JobLog,
+        reports: Reports,
+    ) -> None:
+        self._session = session
+        self._holdings = holdings
+        self._metrics = metrics
+        self._job_log = job_log
+        self._reports = reports
+        self.pulse = Pulse("the writing of ends", session.timeout)
+        self._ends: list[End] = []
+        self._more = asyncio.Event()
+        self._enough = asyncio.Event()
+        self._written = asyncio.Event()
+        self._written.set()
+
+    def complete(self, job: Job, result: str | None, seconds: float) -> None:
+        """End a job as completed, its result as JSON text; seconds: the run."""
+        self._put(End(job, seconds, result))
+
+    def fail(
+        self,
+        job: Job,
+        seconds: float,
+        error: BaseException | str,
+        *,
+        reason: str = "failed",
+        retryable: bool = True,
+        retry_in: timedelta | None = None,
+    ) -> None:
+        """End an attempt as failed; see fail_jobs."""
+        message, trace = describe_problem(error)
+        if job.run is not None and reason != "cancelled":
+            job.run.failed(job.id, type_of(error) or reason, message, trace)
+        failure = queue.Failure(
+            job.id, job.lease_id, message, reason, retryable, trace, retry_in
+        )
+        self._put(End(job, seconds, failure))
+
+    def release(
+        self,
+        job: Job,
+        reason: str,
+        seconds: float = 0.0,
+        delay: timedelta | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Give a job back unburnt; delay: until it is due, where the reason has one."""
+        self._put(End(job, seconds, Release(reason, delay, error)))
+
+    def drop(self, job: Job, seconds: float) -> None:
+        """Forget a job whose lease is lost: nothing of it may be written."""
+        self._ended(End(job, seconds, None), "lease_lost")
+
+    def completed(self, job: Job) -> None:
+        """Note that a job's handler has completed it, this moment."""
+        seconds = monotonic() - job.started_at if job.started_at is not None else 0.0
+        self._ended(End(job, seconds, None), "completed")
+
+    def ignore(self, job: Job, problem: BaseException | None) -> None:
+        """Tell what came of a handler after it had completed its job."""
+        if job.should_stop:
+            log.warning(
+                "handler stopped after it had completed its job",
+                job=job.id,
+                kind=job.kind,
+                reason=job.stop_reason,
+            )
+        elif problem is not None:
+            error, trace = describe_problem(problem)
+            log.error(
+                "handler failed after it had completed its job",
+                job=job.id,
+                kind=job.kind,
+                error=error,
+                traceback=trace,
+            )
+        else:
+            log.warning(
+                "result ignored: the job was completed before",
+                job=job.id,
+                kind=job.kind,
+                hint="use job.set_result() in the block of transaction()",
+            )
+
+    def _put(self, end: End) -> None:
+        self._ends.append(end)
+        self._more.set()
+        self._written.clear()
+        if len(self._ends) >= MAX_BATCH // 2:
+            self._enough.set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether slots should wait for the database."""
+        return len(self._ends) > MAX_WAITING
+
+    async def drained(self) -> None:
+        """Wait until everything that has arrived is written."""
+        await self._written.wait()
+
+    def heir(self, session: Session) -> "Finisher":
+        """Return another with what is unwritten, for a thread that the loop can't stop.
+
+        Both may write it: the fence lets each end count once.
+        """
+        heir = Finisher(
+            session, self._holdings, self._metrics, self._job_log, self._reports
+        )
+        heir._ends = list(self._ends)
+        return heir
+
+    async def write_all(self) -> None:
+        """Write until nothing is left."""
+        while self._ends:
+            await self._flush()
+
+    async def run(self) -> None:
+        """Write for ever: at once after a pause, in batches while busy."""
+        self.pulse.start()
+        while True:
+            self.pulse.rest()
+            await self._more.wait()
+            started = monotonic()
+            self.pulse.beat()
+            await self._flush()
+            if not self._ends:
+                self._more.clear()
+                self._written.set()
+            self._enough.clear()
+            if len(self._ends) < MAX_BATCH // 2:
+                left = FLUSH_SECONDS - (monotonic() - started)
+                await pause(self._enough, max(left, 0))
+
+    async def _flush(self) -> None:
+        batch = self._ends[:MAX_BATCH]
+        if self._reports:
+            await self._reports.write(self._session, [end.job for end in batch])
+        completed, failed, released = [], [], {}  # type: ignore[var-annotated]
+        for end in batch:
+            if isinstance(end.what, Release):
+                released.setdefault(end.what.reason, []).append(end)
+            elif isinstance(end.what, queue.Failure):
+                failed.append(end)
+            else:
+                completed.append(end)
+        if completed:
+            await self._write(completed, _complete)
+        if failed:
+            await self._write(failed, _fail)
+        for ends in released.values():
+            await self._write(ends, _release)
+        del self._ends[: len(batch)]
+
+    async def _write(self, ends: Sequence[End], statement: Statement) -> None:
+        started = monotonic()
+        try:
+            outcomes = await self._session.call(lambda c: statement(c, ends))
+        except asyncpg.PostgresError as error:
+            if len(ends) > 1:  # one of them is refused; the others must not suffer
+                for end in ends:
+                    await self._write([end], statement)
+            else:
+                self._refused(ends[0], error)
+            return
+        self._metrics.flush_seconds.add((), monotonic() - started)
+        for end, outcome in zip(ends, outcomes, strict=True):
+            self._ended(end, outcome)
+
+    def _refused(self, end: End, error: asyncpg.PostgresError) -> None:
+        """Answer a statement that the database refuses for this job alone.
+
+        A result that can't be stored, or a hook of the user's: of jobs_finished for the
+        first, of jobs_failed for the second case, where no attempt is left.
+        """
+        job, seconds, what = end
+        told = describe(error)
+        log.error("end refused", job=job.id, kind=job.kind, error=told)
+        if isinstance(what, Release):
+            # Its lease runs out and it is swept: late, but not lost.
+            self._holdings.discard(job)
+            if job.run is not None:
+                job.run.decided(job.id, "refused")
+        elif isinstance(what, queue.Failure):
+            self.release(job, "refused", seconds, error=storable(told))
+        elif what is not None and _is_unstorable(error):
+            result = f"the result can't be stored: {told}"
+            self.fail(job, seconds, result, reason="invalid")
+        else:
+            self.fail(job, seconds, f"its end is refused: {told}", reason="refused")
+
+    def _ended(self, end: End, outcome: str) -> None:
+        job, seconds, what = end
+        self._holdings.discard(job)
+        if outcome == "released" and isinstance(what, Release):
+            self._metrics.released(job, what.reason)
+            self._job_log.released(job, what.reason, seconds, what.delay)
+            if job.run is not None:
+                is_snooze = what.reason == "snooze"
+                job.run.decided(job.id, "snoozed" if is_snooze else "released")
+            return
+        if outcome == "cancel_requested":
+            outcome = "cancelled"
+        self._metrics.ended(job, outcome, seconds)
+        self._job_log.ended(
+            job, outcome, seconds, what if isinstance(what, queue.Failure) else None
+        )
+        if job.run is not None:
+            job.run.decided(job.id, outcome)
+
+
+async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:
+    results = [end.what for end in ends]
+    return await queue.complete_jobs(
+        connection,
+        [end.job.id for end in ends],
+        [end.job.lease_id for end in ends],
+        results if any(results) else None,  # type: ignore[arg-type]
+    )
+
+
+async def _fail(connection: Connection, ends: Sequence[End]) -> list[str]:
+    return await queue.fail_jobs(connection, [end.what for end in ends])  # type: ignore[misc]
+
+
+async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
+    return await queue.release_jobs(
+        connection,
+        [end.job.id for end in ends],
+        [end.job.lease_id for end in ends],
+        ends[0].what.reason,  # type: ignore[union-attr]
+        [end.what.delay for end in ends],  # type: ignore[union-attr]
+        [end.what.error for end in ends],  # type: ignore[union-attr]
+    )
+
+
+def _is_unstorable(error: asyncpg.PostgresError) -> bool:
+    """Whether a result is no JSON that the database takes, or too long."""
+    of_ours = getattr(error, "schema_name", None) == "pgwake"
+    return isinstance(error, asyncpg.DataError) or (
+        of_ours and isinstance(error, asyncpg.CheckViolationError)
+    )

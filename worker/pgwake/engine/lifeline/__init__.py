@@ -1,0 +1,1 @@
+"""The lifeline: a thread with its own loop, which a blocked main loop can't stop."""

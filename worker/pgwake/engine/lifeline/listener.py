@@ -1,0 +1,189 @@
+"""The LISTEN session: its own, never in a transaction, never from a pool."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from time import monotonic
+from typing import NoReturn
+
+import structlog
+
+from pgwake.database import statements as queue
+from pgwake.database.connection import (
+    FAULTS,
+    Connection,
+    backoff,
+    check_writable,
+    connect,
+    describe,
+)
+from pgwake.database.pooler import PooledError, check_listening
+from pgwake.engine.lifeline.notify_lock import Bell, Cause, Role, Wish
+from pgwake.observe.metrics import Metrics
+from pgwake.pause import pause
+
+log = structlog.get_logger()
+
+PING_SECONDS = 5.0
+POOLED_SECONDS = 300.0  # until it tries again whether LISTEN works meanwhile
+_POOLED = {
+    "cause": "a transaction pooler stands before the database, so only the poll finds"
+    " new jobs",
+    "remedy": "set PGWAKE_LISTEN_URL to a direct connection",
+}
+
+
+class Listener:
+    """Listens, has the bells, and comes back when its session is lost.
+
+    It hears of wake-ups, of the baton, and of cancellations.
+
+    Args:
+        dsn: A direct connection; LISTEN does not work through a transaction pooler.
+        name: The application_name.
+        queues: The queues to listen for.
+        timeout: Deadline of a connect and of a statement, in seconds.
+        metrics: Where listener_up and bell_held are shown.
+        tell: Called with a queue's name, what its claimer is while it sleeps, and
+            why to look at the queue, if so.
+        tell_cancelled: Called with what is heard on the channel of cancellations.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        name: str,
+        queues: Iterable[str],
+        *,
+        timeout: float,
+        metrics: Metrics,
+        tell: Callable[[str, Role, Cause | None], None],
+        tell_cancelled: Callable[[str], None],
+    ) -> None:
+        self._dsn = dsn
+        self._name = name
+        self._timeout = timeout
+        self._metrics = metrics
+        self._tell_cancelled = tell_cancelled
+        self._bells = {queue: _bell(queue, tell) for queue in queues}
+        self._changed = asyncio.Event()
+        self._is_settled = False
+        self._before: tuple[int, datetime] | None = None  # the session before this one
+        self.is_up = False
+        for bell in self._bells.values():
+            metrics.bell_held.labels(bell.name).set_function(
+                lambda bell=bell: bell.is_held  # type: ignore[misc]
+            )
+
+    def wish(self, name: str, wish: Wish) -> None:
+        """Hear what a claimer wants of its queue's bell."""
+        self._bells[name].wish(wish)
+        self._settle()
+
+    def set_away(self, is_away: bool) -> None:
+        """Hear that the claimers can't look, or can again."""
+        for bell in self._bells.values():
+            bell.is_away = is_away
+        self._settle()
+
+    @property
+    def has_left(self) -> bool:
+        """Whether, after set_away, no bell is held and the others have been told."""
+        is_away = all(bell.is_away for bell in self._bells.values())
+        return not self.is_up or (is_away and self._is_settled)
+
+    def _settle(self) -> None:
+        self._is_settled = False
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Listen for ever."""
+        failures = 0
+        was_told = False
+        while True:
+            started = monotonic()
+            try:
+                await self._listen()
+            except PooledError:
+                report = log.debug if was_told else log.warning
+                was_told = True
+                report("listening is impossible", **_POOLED)
+                await asyncio.sleep(POOLED_SECONDS)
+                continue
+            except FAULTS as error:
+                problem = describe(error)
+            finally:
+                self._show(is_up=False)
+                for bell in self._bells.values():
+                    bell.lost()
+            failures = 1 if monotonic() - started > 60 else failures + 1
+            report = log.warning if failures == 1 else log.debug
+            report("listener failed", error=problem)
+            await asyncio.sleep(backoff(failures))
+
+    async def _listen(self) -> NoReturn:
+        connection = await connect(self._dsn, self._name, self._timeout)
+        try:
+            await check_listening(connection, self._dsn, self._name, self._timeout)
+            connection.add_termination_listener(lambda _: self._changed.set())
+            async with asyncio.timeout(self._timeout):
+                await self._begin(connection)
+            while True:
+                await self._serve(connection)
+        finally:
+            connection.terminate()
+
+    async def _begin(self, connection: Connection) -> None:
+        await check_writable(connection)  # else nothing would ever be heard
+        await connection.add_listener(queue.CHANNEL, self._rung)
+        await connection.add_listener(queue.BATON_CHANNEL, self._passed)
+        await connection.add_listener(queue.CANCEL_CHANNEL, self._cancelled)
+        if self._before is not None:
+            # If only its socket is dead, it would keep the bells, and hear nothing.
+            await queue.end_session(connection, self._before)
+        self._before = await queue.session_id(connection)
+        self._show(is_up=True)
+        for bell in self._bells.values():
+            bell.begun()
+
+    async def _serve(self, connection: Connection) -> None:
+        """Do what there is to do, and wait for more, no longer than until a ping."""
+        if connection.is_closed():
+            raise ConnectionResetError("the session has ended")
+        self._changed.clear()
+        async with asyncio.timeout(self._timeout):
+            for bell in self._bells.values():
+                await bell.settle(connection)
+            self._is_settled = not self._changed.is_set()
+            if any(bell.seconds_to_look() <= 0 for bell in self._bells.values()):
+                writers = await queue.open_writers(connection)
+                for bell in self._bells.values():
+                    if bell.seconds_to_look() <= 0:
+                        bell.look(writers)
+        wait = min(bell.seconds_to_look() for bell in self._bells.values())
+        if await pause(self._changed, min(max(wait, 0), PING_SECONDS)):
+            return
+        if wait > PING_SECONDS:
+            # A half-open socket raises nothing by itself, for hours.
+            async with asyncio.timeout(self._timeout):
+                await check_writable(connection)
+
+    def _rung(self, _: object, _pid: int, _channel: str, name: object) -> None:
+        if (bell := self._bells.get(str(name))) is not None:
+            bell.rung()
+
+    def _passed(self, _: object, _pid: int, _channel: str, name: object) -> None:
+        if (bell := self._bells.get(str(name))) is not None:
+            bell.passed()
+            self._settle()
+
+    def _cancelled(self, _: object, _pid: int, _channel: str, news: object) -> None:
+        self._tell_cancelled(str(news))
+
+    def _show(self, *, is_up: bool) -> None:
+        self.is_up = is_up
+        self._metrics.listener_up.set(is_up)
+
+
+def _bell(name: str, tell: Callable[[str, Role, Cause | None], None]) -> Bell:
+    return Bell(name, lambda role, cause: tell(name, role, cause))

@@ -1,0 +1,161 @@
+"""The bell: who of all the processes that sleep on a queue is woken by its inserts."""
+
+from collections.abc import Callable
+from enum import Enum
+from math import inf
+from time import monotonic
+from typing import Literal
+
+from pgwake.database import statements as queue
+from pgwake.database.statements import Connection
+
+FIRST_LOOK_SECONDS = 0.005  # after the bell was taken, and at the least between looks
+
+# Why to look: a notification, or what happened to the bell, or a writer has gone.
+Cause = Literal["notify", "bell"]
+
+
+class Wish(Enum):
+    """What a queue's claimer wants of its bell."""
+
+    SLEEP = "sleep"  # to be on duty, and woken
+    NAP = "nap"  # to be on duty, and left alone: it looks again in a moment
+    WORK = "work"  # to leave the duty to others: it can take no more
+
+
+class Role(Enum):
+    """Who a claimer is that has found less than it could take."""
+
+    ALONE = "alone"  # knows of no others: it keeps its own timer
+    ON_DUTY = "on duty"  # is woken by inserts, and keeps the timer for all
+    RESERVE = "reserve"  # another is on duty; this one hears when it no longer is
+
+
+class Bell:
+    """One queue's bell, as this process sees it; see tests/model/README.md.
+
+    Everything here happens on the loop of the session that listens. An error of the
+    session is raised, and lost() has to be called then.
+
+    Args:
+        name: The queue's name.
+        tell: Called with the claimer's role, and why to look at the queue, if so.
+    """
+
+    def __init__(self, name: str, tell: Callable[[Role, Cause | None], None]) -> None:
+        self.name = name
+        self.is_on_duty = False
+        self.is_held = False
+        self.is_away = False
+        self._tell = tell
+        self._wish = Wish.WORK
+        self._owes = False  # went off duty, and the others may not have been told
+        self._elsewhere = False
+        self._baton = False
+        self._was_done = False  # the claimer counts on being off duty
+        self._writers: frozenset[str] | None = None  # None: not yet asked for
+        self._since = 0.0
+        self._next_look = 0.0
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the bell is held, and nobody writes who might have missed it."""
+        return self.is_held and self._writers == frozenset()
+
+    def wish(self, wish: Wish) -> None:
+        """Take note of what the claimer wants; settle() has to follow."""
+        self._wish = wish
+        self._elsewhere = False
+        self._was_done = self._was_done or wish is Wish.WORK
+
+    def begun(self) -> None:
+        """Hear that a session has begun: anything may have been missed before."""
+        self._tell(Role.ALONE, "bell")
+
+    def rung(self) -> None:
+        """Hear that jobs have come."""
+        if not self._elsewhere:
+            self._tell(Role.ON_DUTY if self.is_on_duty else Role.ALONE, "notify")
+
+    def passed(self) -> None:
+        """Hear that nobody may be on duty; settle() has to follow."""
+        self._baton = True
+        self._elsewhere = False
+
+    def lost(self) -> None:
+        """The session has ended, and with it the duty."""
+        self._owes = self._owes or self.is_on_duty
+        self.is_on_duty = self.is_held = self._elsewhere = False
+        self._tell(Role.ALONE, "bell")
+
+    async def settle(self, connection: Connection) -> None:
+        """Go on duty or off, take the bell or give it up, as the claimer wants."""
+        while self._wish is not Wish.WORK and not self.is_away:
+            if self._elsewhere:
+                return
+            if not self.is_on_duty:
+                await self._try(connection)
+            elif self.is_held is (self._wish is Wish.SLEEP):
+                if self._was_done:  # and is not, having changed its mind at once
+                    self._was_done = False
+                    self._tell(Role.ON_DUTY, "bell")
+                return
+            elif self.is_held:
+                await queue.mute(connection, self.name)
+                self.is_held = False
+            else:
+                await self._take(connection)
+        if self.is_on_duty:
+            self._owes = True
+            await queue.unpark(connection, self.name, muted=not self.is_held)
+            self.is_on_duty = self.is_held = False
+        elif self._owes:
+            await queue.pass_baton(connection, self.name)
+        self._owes = self._was_done = False
+
+    async def _try(self, connection: Connection) -> None:
+        self._baton = False
+        if await queue.park(connection, self.name, muted=True):
+            self.is_on_duty = True
+            self._tell(Role.ON_DUTY, "bell")
+        elif self._baton:  # passed meanwhile
+            return
+        else:
+            self._elsewhere = True
+            self._tell(Role.RESERVE, None)
+        self._owes = False
+
+    async def _take(self, connection: Connection) -> None:
+        await queue.unmute(connection, self.name)
+        self.is_held = True
+        self._writers = None
+        self._next_look = monotonic() + FIRST_LOOK_SECONDS
+        self._tell(Role.ON_DUTY, "bell")
+
+    def seconds_to_look(self) -> float:
+        """How long until it has to be asked who writes; infinite if it need not be."""
+        if self.is_quiet or not self.is_held:
+            return inf
+        return self._next_look - monotonic()
+
+    def look(self, writers: frozenset[str]) -> None:
+        """Have the claimer look if one who might have missed the bell has gone.
+
+        A job whose transaction began before the bell was taken is so found within a
+        tenth of the time that it was open since.
+
+        Args:
+            writers: The transactions that write now, just asked for.
+        """
+        now = monotonic()
+        if self._writers is None:
+            # Always look after having asked: who is not among them either has
+            # committed by then, or will find the bell held.
+            self._since, gone = now, True
+        else:
+            gone = not self._writers <= writers
+            writers &= self._writers
+        self._writers = writers
+        self._next_look = now + max(FIRST_LOOK_SECONDS, (now - self._since) / 10)
+        if gone:
+            self._tell(Role.ON_DUTY, "bell")

@@ -1,0 +1,58 @@
+"""How a worker shows itself to operators; nothing rests on it."""
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import anyio
+import asyncpg
+import structlog
+
+from pgwake.database import statements as queue
+from pgwake.database.connection import Connection, describe
+from pgwake.database.session import Session
+from pgwake.version import __version__
+
+FORGET_SECONDS = 1.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """What list_workers shows of a worker.
+
+    Attributes:
+        worker: Its name, as in claimed_by.
+        queues: The queues it works on.
+        kinds: The kinds it handles.
+    """
+
+    worker: str
+    queues: Sequence[str]
+    kinds: Sequence[str]
+
+    async def report(self, connection: Connection) -> None:
+        """Say that it is there."""
+        await queue.report_worker(
+            connection,
+            self.worker,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=self.queues,
+            kinds=self.kinds,
+            version=__version__,
+        )
+
+    async def leave(self, session: Session) -> None:
+        """Say that it ends; if the database does not listen, its silence will tell."""
+
+        async def forget(connection: Connection) -> None:
+            await queue.forget_worker(connection, self.worker)
+
+        with anyio.move_on_after(FORGET_SECONDS):
+            try:
+                await session.call(forget)
+            except asyncpg.PostgresError as error:
+                log.debug("worker not forgotten", error=describe(error))

@@ -1,0 +1,150 @@
+"""What a worker does for the jobs that it runs, when their handlers ask for it."""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+import asyncpg
+
+from pgwake.database import connection as connections
+from pgwake.database.connection import Connection, backoff, is_transient
+from pgwake.database.session import Session
+from pgwake.database.statements import completion
+from pgwake.engine.finisher import Finisher
+from pgwake.engine.progress import Reports
+from pgwake.engine.transaction import Transaction
+from pgwake.jobs.job import Isolation, Job, ParentResult
+
+
+class Service:
+    """Reports, transactions and the parents' results; one a process.
+
+    Its connections are opened when they are needed: one for questions, and one for each
+    transaction that is open at once, up to a limit, which are closed when they were
+    idle for five minutes.
+
+    Args:
+        dsn: The database's URL.
+        name: The application_name.
+        timeout: Deadline of a connect and of a statement of its own, in seconds.
+        most: How many transactions may be open at once; more wait for their turn.
+        finisher: Told of jobs that are completed.
+        reports: Where reports of progress go.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        name: str,
+        timeout: float,
+        most: int,
+        finisher: Finisher,
+        reports: Reports,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.timeout = timeout
+        self._dsn = dsn
+        self._name = name
+        self._most = most
+        self._turns = asyncio.Semaphore(most)
+        self._finisher = finisher
+        self._reports = reports
+        self._session = Session(dsn, name, "handlers", timeout)
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+
+    def report(self, job: Job, text: str | None) -> None:
+        """Write how far a job is, some time soon."""
+        self._reports.put(job, text)
+
+    def transaction(self, job: Job, isolation: Isolation) -> Transaction:
+        """Open a transaction that completes a job."""
+        return Transaction(job, isolation, self, self._finisher, self._reports)
+
+    async def parent_results(self, job: Job) -> list[ParentResult]:
+        """Ask for what a job's parents came to."""
+        rows = await self._session.call(
+            partial(completion.parent_results, job_id=job.id)
+        )
+        return [ParentResult(*row) for row in rows]
+
+    async def lease_outcome(self, job: Job) -> str | None:
+        """Ask what became of a job under its lease; None: no answer in time."""
+        with suppress(TimeoutError, asyncpg.PostgresError):
+            async with asyncio.timeout(2 * self.timeout):
+                (outcome,) = await self._session.call(
+                    lambda connection: completion.lease_outcomes(
+                        connection, [job.id], [job.lease_id]
+                    )
+                )
+                return outcome
+        return None
+
+    async def acquire(self) -> Connection:
+        """Return a connection of the pool, to a server that takes writes.
+
+        Waits for its turn as long as the job may run, then tries for as long as a query
+        may take.
+        """
+        await self._turns.acquire()
+        try:
+            return await self._acquire()
+        except BaseException:
+            self._turns.release()
+            raise
+
+    async def _acquire(self) -> Connection:
+        if self._pool is None:
+            self._pool = await asyncpg.create_pool(  # waits for nothing yet
+                min_size=0,
+                max_size=self._most,
+                connect=self._connect,
+                reset=partial(connections.reset, timeout=self.timeout),
+            )
+        failures, last = 0, None
+        try:
+            async with asyncio.timeout(self.timeout):
+                while True:
+                    try:
+                        lent = cast(Connection, await self._pool.acquire())
+                        await self._check(lent)
+                    except Exception as error:
+                        if not is_transient(error):
+                            raise
+                        failures, last = failures + 1, error
+                        await asyncio.sleep(backoff(failures))
+                    else:
+                        return lent
+        except TimeoutError:
+            raise TimeoutError(
+                f"no connection to the database within {self.timeout:g} s"
+            ) from last
+
+    async def _check(self, lent: Connection) -> None:
+        """Give back what is lost, or has been demoted, since it was used last."""
+        try:
+            await connections.check_writable(lent)
+        except BaseException:
+            with suppress(asyncpg.InterfaceError):
+                lent.terminate()
+            await self._give_back(lent)
+            raise
+
+    async def _connect(self, *_: Any, **__: Any) -> Connection:
+        return await connections.connect(self._dsn, self._name, self.timeout)
+
+    async def release(self, connection: Connection) -> None:
+        """Take one back; one that can't be used again is closed."""
+        self._turns.release()
+        await self._give_back(connection)
+
+    async def _give_back(self, connection: Connection) -> None:
+        assert self._pool is not None  # noqa: S101, it came from there
+        with suppress(*connections.FAULTS):  # upon which the pool has closed it
+            await self._pool.release(cast(Any, connection), timeout=self.timeout)
+
+    def close(self) -> None:
+        """Close all connections; what is open is rolled back."""
+        self._session.close()
+        if self._pool is not None:
+            self._pool.terminate()

@@ -1,0 +1,79 @@
+"""Strays: jobs that a claim of ours has taken, though its answer never came."""
+
+import asyncio
+from time import monotonic
+
+import asyncpg
+import structlog
+
+from pgwake.database import statements as queue
+from pgwake.database.connection import describe
+from pgwake.database.session import Session
+from pgwake.jobs.job import Job
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 0.5
+
+
+class Strays:
+    """Gives back what the database counts as ours, and we do not hold.
+
+    A session that is lost in a claim's commit (a failover, a standby that does not
+    confirm) leaves jobs that nobody runs. They would wait for the end of their lease,
+    and that would count as a crash of theirs. So after a fault of the claims' session
+    this looks for them: when it has recovered, and again when whatever the lost session
+    was still doing is over.
+
+    Args:
+        claims: The session of the claims.
+        worker: The name that they claim under, never used twice.
+        holdings: The jobs that the process holds.
+        gate: Held while claiming: then no answer is on its way.
+    """
+
+    def __init__(
+        self, claims: Session, worker: str, holdings: set[Job], gate: asyncio.Lock
+    ) -> None:
+        self._claims = claims
+        self._worker = worker
+        self._holdings = holdings
+        self._gate = gate
+
+    async def run(self) -> None:
+        """Look after each fault, for ever."""
+        seen: float | None = None  # the fault that was last looked into
+        again_at: float | None = None
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            failed_at = self._claims.failed_at
+            if failed_at is None or self._claims.fault is not None:
+                continue
+            now = monotonic()
+            if failed_at != seen:
+                seen, again_at = failed_at, now + self._claims.timeout
+            elif again_at is not None and now >= again_at:
+                again_at = None
+            else:
+                continue
+            try:
+                async with self._gate:
+                    await self._give_back()
+            except asyncpg.PostgresError as error:
+                log.error("strays not given back", error=describe(error))
+
+    async def _give_back(self) -> None:
+        # Before the look: what ends meanwhile is not to be taken for a stray.
+        held = {(job.id, job.lease_id) for job in list(self._holdings)}
+        leases = await self._claims.call(
+            lambda connection: queue.leases_of(connection, self._worker)
+        )
+        strays = [lease for lease in leases if lease not in held]
+        if strays:
+            job_ids, lease_ids = zip(*strays, strict=True)
+            await self._claims.call(
+                lambda connection: queue.release_jobs(
+                    connection, job_ids, lease_ids, "unstarted"
+                )
+            )
+            log.warning("claims without an answer given back", jobs=len(strays))

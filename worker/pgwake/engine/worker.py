@@ -1,0 +1,402 @@
+"""A worker: claims jobs, runs their handlers, and keeps what it has taken."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import asyncpg
+import structlog
+
+from pgwake import names
+from pgwake.database import statements as queue
+from pgwake.database.connection import describe
+from pgwake.database.session import Session
+from pgwake.engine.calls import Calls
+from pgwake.engine.claimer import Claimer
+from pgwake.engine.finisher import Finisher
+from pgwake.engine.lifeline.notify_lock import Cause, Role
+from pgwake.engine.lifeline.renewal import renewal_interval
+from pgwake.engine.lifeline.thread import Lifeline
+from pgwake.engine.progress import Reports
+from pgwake.engine.quarantine import Quarantine
+from pgwake.engine.ready_jobs import Feed
+from pgwake.engine.report import Presence
+from pgwake.engine.runner import Runner
+from pgwake.engine.service import Service
+from pgwake.engine.unanswered import Strays
+from pgwake.engine.upkeep import Upkeep
+from pgwake.errors import ConfigurationError
+from pgwake.jobs.job import Job
+from pgwake.jobs.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
+from pgwake.jobs.registry import registry as default_registry
+from pgwake.jsontext import dumps
+from pgwake.observe.fit import Gate
+from pgwake.observe.health import Health
+from pgwake.observe.joblog import JobLog
+from pgwake.observe.metrics import Metrics
+from pgwake.observe.sampler import Sampler
+from pgwake.processes.pool import Processes
+from pgwake.produce.defaults import worker_default
+from pgwake.settings import DEFAULT_LEASE, DEFAULT_SLOTS, Settings, parse_queue
+
+log = structlog.get_logger()
+
+CLAIM_DEADLINE = 2.0  # seconds that a claim may take that is under way at the stop
+CLOSE_SECONDS = 1.0  # that a cancelled handler may take to end
+FLUSH_DEADLINE = 10.0  # seconds that the last ends may take to be written
+
+
+class Worker:
+    """Runs jobs in this process, on the running loop.
+
+    `pgwake run` starts one in each of its child processes. An application may have one
+    of its own:
+
+        async with Worker(Settings.load(queues="default:5")):
+            ...
+
+    It then has no supervisor: nobody gives its jobs back at once when it dies (their
+    leases run out instead), kills it when it is stuck, or ends it over a handler that
+    can't be stopped. Jobs that crashed twice run only while it has nothing else to do.
+    And one that starts on a database that does not fit raises, so that the application
+    hears of it; under the supervisor it waits. While they work both wait: see Gate.
+
+    Args:
+        settings: What to work on.
+        registry: The handlers; by default those of pgwake.job.
+        name: Who claims; never used twice. By default host, pid and a random part.
+        beat_fd: Where the supervisor waits for the beat; None: no supervisor.
+        http_port: Where to serve metrics and health; by default settings.http_port.
+        suspects: Work on jobs that crashed twice or more, and on nothing else.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry | None = None,
+        *,
+        name: str | None = None,
+        beat_fd: int | None = None,
+        http_port: int | None = None,
+        suspects: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.registry = registry or default_registry
+        self.name = name or names.new_worker_name()
+        self.metrics = Metrics(self.registry.kinds)
+        self._suspects = suspects
+        self._supervised = beat_fd is not None
+        self._beat_fd = beat_fd
+        self._http_port = settings.http_port if http_port is None else http_port
+        self._stopping = asyncio.Event()
+        self._at_once = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._lifeline: Lifeline | None = None
+        self._run: asyncio.Task[None] | None = None
+
+    @property
+    def queues(self) -> dict[str, int]:
+        """The queues to work on, with their slots."""
+        words = self.settings.queues or tuple(self.registry.queues)
+        if self.registry.get(WEBHOOK_KIND):  # --webhooks is enough, beside --queue
+            words = (WEBHOOK_QUEUE, *words)
+        return dict(map(parse_queue, words)) or {"default": DEFAULT_SLOTS}
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stop: at the end of the running jobs, or of the grace time, or at once."""
+        self._stopping.set()
+        if at_once:
+            self._at_once.set()
+
+    def expect_stop(self, *, at_once: bool = False) -> None:
+        """Say that stop() is to come, from any thread or from a signal's handler.
+
+        Should the loop be blocked when the grace time is over, the lifeline gives back
+        what the process has, and ends it.
+        """
+        if self._lifeline is not None:
+            grace = 0.0 if at_once else self.settings.grace
+            self._lifeline.expect_stop(grace + self.settings.cancel_grace)
+
+    async def run(self) -> None:
+        """Work until stop() is called.
+
+        Raises:
+            ConfigurationError: No handlers, one that its process would not find, no
+                database URL, or the HTTP port is taken. Without a supervisor also: the
+                database does not fit when it starts, see Gate.
+        """
+        if not self.registry.kinds:
+            raise ConfigurationError(
+                "no handlers: name the modules that have them (--import MODULE)"
+            )
+        self.registry.check()
+        settings, application = self.settings, names.application_name(self.name)
+
+        def session(role: str, after: Session | None = None) -> Session:
+            seconds = settings.query_timeout
+            return Session(settings.dsn, application, role, seconds, after)
+
+        ends, chores = session("ends"), session("upkeep")
+        claims = session("claims", ends)
+        try:
+            async with worker_default(settings.dsn):
+                await self._work(claims, ends, chores)
+        finally:
+            for opened in (claims, ends, chores):
+                opened.close()
+
+    async def _work(self, claims: Session, ends: Session, chores: Session) -> None:
+        settings = self.settings
+        holdings: set[Job] = set()
+        job_log = JobLog(settings.log_jobs_per_second)
+        reports = Reports(ends)
+        health = Health(claims, ends, chores)
+        finisher = Finisher(ends, holdings, self.metrics, job_log, reports)
+        gate = Gate(chores, health, settings.environment, self._stopping)
+        claimers = [
+            Claimer(
+                Feed(name, 1 if self._suspects else slots),
+                claims,
+                worker=self.name,
+                lease=settings.lease,
+                poll_interval=settings.poll_interval,
+                holdings=holdings,
+                metrics=self.metrics,
+                gate=gate.lock,
+                wish=lambda *wish: lifeline.wish(*wish),  # noqa: PLW0108, it is made later
+            )
+            for name, slots in self.queues.items()
+        ]
+        quarantine = Quarantine(
+            claimers, chores, gate=gate.lock, poll_interval=settings.poll_interval
+        )
+        strays = Strays(claims, self.name, holdings, gate.lock)
+        feeds = [claimer.feed for claimer in claimers]
+        self._show_slots(feeds)
+
+        by_queue = {claimer.feed.queue: claimer for claimer in claimers}
+
+        def tell_claimer(name: str, role: Role, cause: Cause | None) -> None:
+            by_queue[name].tell(role, cause)
+
+        def stop_claiming() -> None:
+            quarantine.stop()
+            for claimer in claimers:
+                claimer.stop()
+
+        sampler = Sampler(self.metrics)
+        self._lifeline = lifeline = Lifeline(
+            settings,
+            self.name,
+            holdings=holdings,
+            feeds=feeds,
+            finisher=finisher,
+            health=health,
+            metrics=self.metrics,
+            history=sampler.history,
+            tell_claimer=tell_claimer,
+            stop_claiming=stop_claiming,
+            beat_fd=self._beat_fd,
+            http_port=self._http_port,
+        )
+        presence = Presence(self.name, list(self.queues), self.registry.kinds)
+        upkeep = Upkeep(
+            chores,
+            health,
+            self.metrics,
+            sampler,
+            presence,
+            renewal_interval(settings.lease or DEFAULT_LEASE),
+        )
+        health.pulses += [
+            *(claimer.pulse for claimer in claimers),
+            finisher.pulse,
+            upkeep.pulse,
+        ]
+        slots = sum(feed.slots for feed in feeds)
+        threads = ThreadPoolExecutor(slots, "pgwake-job")
+        processes = Processes(settings, self.name, has_own_log=self._supervised)
+        service = Service(
+            settings.dsn,
+            names.handlers_application_name(self.name),
+            settings.query_timeout,
+            min(slots, settings.transaction_sessions),
+            finisher,
+            reports,
+        )
+        runner = Runner(
+            self.registry,
+            finisher,
+            Calls(threads, processes),
+            service,
+            self.name if settings.tracing else None,
+        )
+        try:
+            await lifeline.start()
+            if not await self._may_start(gate):
+                return
+            await self._declare(chores)
+            log.info(
+                "worker started",
+                queues=",".join(f"{feed.queue}:{feed.slots}" for feed in feeds),
+                kinds=len(self.registry.kinds),
+                http_port=self._http_port,
+                suspects=self._suspects,
+            )
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lifeline.ended)
+                tasks.start_soon(finisher.run)
+                tasks.start_soon(reports.run)
+                tasks.start_soon(upkeep.run)
+                tasks.start_soon(strays.run)
+                for feed in feeds:
+                    runner.open(feed)
+                async with anyio.create_task_group() as claiming:
+                    claiming.start_soon(gate.run)
+                    if self._suspects:
+                        claiming.start_soon(self._quarantine_only, quarantine)
+                    else:
+                        for claimer in claimers:
+                            claiming.start_soon(claimer.run)
+                        if not self._supervised:
+                            claiming.start_soon(quarantine.run)
+                    self._ready.set()
+                    await self._stopping.wait()
+                    health.is_draining = True
+                    stop_claiming()
+                    deadline = anyio.current_time() + CLAIM_DEADLINE
+                    claiming.cancel_scope.deadline = deadline
+                for claimer in claimers:
+                    claimer.pulse.rest()
+                await self._drain(feeds, finisher, runner)
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                # Jobs that were abandoned may run elsewhere by now: a supervised
+                # process ends at once, and their threads with it.
+                await runner.close(0.0 if self._supervised else CLOSE_SECONDS)
+                await processes.close()
+                service.close()
+                await presence.leave(chores)
+                await lifeline.stop()
+            threads.shutdown(wait=False, cancel_futures=True)
+            job_log.summarise()
+            log.info("worker stopped", left=len(holdings))
+
+    async def _quarantine_only(self, quarantine: Quarantine) -> None:
+        await quarantine.run_due()
+        self.stop()
+
+    async def _drain(
+        self, feeds: list[Feed], finisher: Finisher, runner: Runner
+    ) -> None:
+        """Give back what has not begun; wait for, then cut short, what has."""
+        for feed in feeds:
+            for job in feed.take_back():
+                finisher.release(job, "unstarted")
+            feed.close()
+        log.info("worker stopping", running=len(runner.running))
+        await self._until_idle(runner, self.settings.grace, self._at_once)
+        for job in list(runner.running):
+            job.stop("shutdown")
+        await self._until_idle(runner, self.settings.cancel_grace, None)
+        for job in list(runner.running):  # a thread, or a handler that holds on
+            if not job.is_completed:
+                finisher.release(job, "shutdown")
+        with anyio.move_on_after(FLUSH_DEADLINE):
+            await finisher.drained()
+
+    async def _until_idle(
+        self, runner: Runner, seconds: float, cut_short: asyncio.Event | None
+    ) -> None:
+        with anyio.move_on_after(seconds):
+            while runner.running and not (cut_short and cut_short.is_set()):
+                await asyncio.sleep(0.01)
+
+    def _show_slots(self, feeds: list[Feed]) -> None:
+        for feed in feeds:
+            self.metrics.claim_succeeded.note((feed.queue,))
+            self.metrics.slots.labels(feed.queue).set(feed.slots)
+            self.metrics.busy_slots.labels(feed.queue).set_function(
+                lambda feed=feed: feed.busy  # type: ignore[misc]
+            )
+
+    async def _may_start(self, gate: Gate) -> bool:
+        """Wait until the database fits; whether that was before the stop."""
+        check = asyncio.create_task(gate.wait() if self._supervised else gate.check())
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({check, stopped}, return_when="FIRST_COMPLETED")
+            if check.done():
+                check.result()
+            return not self._stopping.is_set()
+        finally:
+            await _end(check, stopped)
+
+    async def _declare(self, session: Session) -> None:
+        """Say what the kinds' policy is; without that, what held before holds."""
+        kinds, version = dumps(self.registry.declaration), self.settings.app_version
+        try:
+            await session.call(
+                lambda c: queue.declare_kinds(c, kinds, version, self.name)
+            )
+        except asyncpg.PostgresError as error:
+            log.error("kinds not declared", error=describe(error), hint=error.hint)
+
+    async def __aenter__(self) -> Self:
+        run = self._run = asyncio.create_task(self.run())
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait({run, ready}, return_when="FIRST_COMPLETED")
+        except BaseException:
+            await _end(run)
+            raise
+        finally:
+            await _end(ready)
+        if run.done():
+            await run
+        run.add_done_callback(_log_failure)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        assert self._run is not None  # noqa: S101, __aenter__ has set it
+        await self._run
+
+
+async def _end(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel tasks and wait for their end."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _log_failure(run: "asyncio.Task[None]") -> None:
+    """Say at once what the application would hear only when it leaves the worker."""
+    if not run.cancelled() and (error := run.exception()) is not None:
+        log.error("worker failed", exc_info=error)
+
+
+def import_handlers(modules: tuple[str, ...]) -> None:
+    """Import the modules that register handlers.
+
+    Raises:
+        ConfigurationError: One can't be found. What else it raises is raised.
+    """
+    for module in modules:
+        try:
+            import_module(module)
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"--import {module}: no module named {error.name!r}; is its folder on "
+                "PYTHONPATH?"
+            ) from error

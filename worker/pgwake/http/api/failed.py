@@ -1,0 +1,106 @@
+"""Operations on the dead letters."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from pgwake.database.statements import web
+from pgwake.http.context import Desk
+from pgwake.http.fields import (
+    WHOLE,
+    Answer,
+    Count,
+    JobId,
+    Kind,
+    Limit,
+    Parameters,
+    QueueName,
+    Request,
+    Time,
+)
+from pgwake.http.operation import Asked, NoParameters, Operation
+
+MAX_RETRIES = 10_000
+
+Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+
+
+class ListFailed(Parameters):
+    """Which groups."""
+
+    queue: QueueName | None = None
+    kind: Kind | None = None
+    limit: Limit = 100
+
+
+class Group(Answer):
+    """Dead letters of one cause."""
+
+    fingerprint: str | None = Field(description="of the last error; null: put by hand")
+    queue: QueueName
+    kind: Kind
+    reason: str | None
+    message: str | None
+    count: Count
+    first_failed_at: Time
+    last_failed_at: Time
+    last_job_id: JobId
+
+
+class Groups(Answer):
+    """The dead letters, those that failed last first."""
+
+    groups: list[Group]
+
+
+class RetryFailed(Request):
+    """Which dead letters; those that failed first come first."""
+
+    queue: QueueName | None = None
+    kind: Kind | None = None
+    fingerprint: Fingerprint | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_RETRIES), WHOLE] = 1000
+
+
+class Retried(Answer):
+    """How many are pending again, and how many are not: a live job has their key."""
+
+    retried: Count
+    skipped: Count
+
+
+async def _list(desk: Desk, asked: Asked[ListFailed, None]) -> str:
+    given = asked.parameters
+    return await desk.pool.read(
+        lambda c: web.list_failed(c, given.queue, given.kind, given.limit)
+    )
+
+
+async def _retry(desk: Desk, asked: Asked[NoParameters, RetryFailed]) -> str:
+    given = asked.body
+    return await desk.pool.write(
+        lambda c: web.retry_failed(
+            c, given.queue, given.kind, given.fingerprint, given.limit
+        )
+    )
+
+
+OPERATIONS: tuple[Operation[Any, Any], ...] = (
+    Operation(
+        method="GET",
+        path="/api/failed",
+        summary="The dead letters, grouped by what they died of",
+        parameters=ListFailed,
+        answer=Groups,
+        do=_list,
+    ),
+    Operation(
+        method="POST",
+        path="/api/failed/retry",
+        summary="Make dead letters pending again",
+        parameters=NoParameters,
+        body=TypeAdapter(RetryFailed),
+        answer=Retried,
+        do=_retry,
+    ),
+)

@@ -1,0 +1,171 @@
+"""Operations on single jobs."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from pgwake.database.statements import web
+from pgwake.http.context import Desk
+from pgwake.http.fields import (
+    Answer,
+    Count,
+    JobId,
+    Key,
+    Kind,
+    Limit,
+    Parameters,
+    QueueName,
+    Status,
+    Time,
+    WorkerName,
+)
+from pgwake.http.operation import Asked, Operation
+
+
+class ListJobs(Parameters):
+    """Which jobs."""
+
+    queue: QueueName | None = None
+    kind: Kind | None = None
+    status: Status | None = None
+    worker: WorkerName | None = None
+    unique_key: Key | None = None
+    limit: Limit = 100
+    after: JobId | None = Field(None, description="next, of the page before")
+
+
+class OneJob(Parameters):
+    """A job, by its id in the path."""
+
+    id: JobId
+
+
+class ListedJob(Answer):
+    """What a list shows of a job."""
+
+    id: JobId
+    queue: QueueName
+    kind: Kind
+    status: Status
+    priority: Annotated[int, Field(ge=-100, le=100)]
+    run_at: Time
+    attempt: Count
+    progress: Any
+    worker: WorkerName | None
+    created_at: Time
+    started_at: Time | None
+    finished_at: Time | None
+
+
+class Jobs(Answer):
+    """A page of jobs, the newest first."""
+
+    jobs: list[ListedJob]
+    next: str | None = Field(description="after, for the next page; null: no more")
+
+
+class Job(ListedJob):
+    """A job, all of it."""
+
+    max_attempts: int | None
+    lease_id: str | None
+    lease_expires_at: Time | None
+    claimed_by: WorkerName | None
+    crash_count: Count
+    bounce_count: Count
+    finished_slot: int | None
+    has_children: bool | None
+    has_parents_left: bool | None
+    cancel_requested_at: Time | None
+    unique_key: Key | None
+    concurrency_key: Key | None
+    fingerprint: str | None
+    on_parent_failure: Literal["cancel", "run"] | None
+    webhook: str | None
+    depends_on: list[JobId] | None
+    payload: dict[str, Any]
+    metadata: dict[str, Any] | None
+    result: Any
+    errors: list[dict[str, Any]] | None
+    explanation: str = Field(description="why it does not run, or what became of it")
+
+
+class Cancelled(Answer):
+    """What became of it: cancelled, asked to stop, or it had ended before."""
+
+    id: JobId
+    outcome: Literal["cancelled", "cancel_requested", "completed", "failed"]
+
+
+class RetriedJob(Answer):
+    """What it is now."""
+
+    id: JobId
+    status: Literal["pending", "waiting"]
+
+
+async def _list(desk: Desk, asked: Asked[ListJobs, None]) -> str:
+    given = asked.parameters
+    return await desk.pool.read(
+        lambda c: web.list_jobs(
+            c,
+            queue=given.queue,
+            kind=given.kind,
+            status=given.status,
+            worker=given.worker,
+            unique_key=given.unique_key,
+            before=given.after,
+            limit=given.limit,
+        )
+    )
+
+
+async def _show(desk: Desk, asked: Asked[OneJob, None]) -> str:
+    return await desk.pool.read(lambda c: web.show_job(c, asked.parameters.id))
+
+
+async def _cancel(desk: Desk, asked: Asked[OneJob, None]) -> str:
+    return await desk.pool.write(lambda c: web.cancel_job(c, asked.parameters.id))
+
+
+async def _retry(desk: Desk, asked: Asked[OneJob, None]) -> str:
+    return await desk.pool.write(lambda c: web.retry_job(c, asked.parameters.id))
+
+
+OPERATIONS: tuple[Operation[Any, Any], ...] = (
+    Operation(
+        method="GET",
+        path="/api/jobs",
+        summary="List jobs, the newest first",
+        parameters=ListJobs,
+        answer=Jobs,
+        do=_list,
+    ),
+    Operation(
+        method="GET",
+        path="/api/jobs/{id}",
+        summary="Show a job, and say in words why it does not run",
+        parameters=OneJob,
+        answer=Job,
+        do=_show,
+        problems=(404,),
+    ),
+    Operation(
+        method="POST",
+        path="/api/jobs/{id}/cancel",
+        summary="Cancel a job; a running one is asked to stop",
+        parameters=OneJob,
+        answer=Cancelled,
+        do=_cancel,
+        problems=(404,),
+    ),
+    Operation(
+        method="POST",
+        path="/api/jobs/{id}/retry",
+        summary="Make a failed or cancelled job pending again",
+        parameters=OneJob,
+        answer=RetriedJob,
+        do=_retry,
+        problems=(404, 409),
+    ),
+)

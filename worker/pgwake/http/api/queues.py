@@ -1,0 +1,190 @@
+"""Operations on queues: what stands in them, what runs, their pause."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, model_validator
+
+from pgwake.database.statements import web
+from pgwake.http.context import Desk
+from pgwake.http.fields import (
+    MAX_SECONDS,
+    Answer,
+    Count,
+    Instant,
+    JobId,
+    Kind,
+    Limit,
+    Milliseconds,
+    Parameters,
+    QueueName,
+    Request,
+    Time,
+    WorkerName,
+)
+from pgwake.http.operation import Asked, Operation
+
+
+class OneQueue(Parameters):
+    """Perhaps one queue alone."""
+
+    queue: QueueName | None = None
+
+
+class Counts(Answer):
+    """What stands in a queue, and what has gone through it."""
+
+    queue_size: Count = Field(description="pending, scheduled and waiting jobs")
+    active_tasks: Count = Field(description="jobs that run")
+    workers: Count = Field(description="live workers")
+    tasks_enqueued: Count = Field(description="since the installation")
+    tasks_completed: Count = Field(description="since the installation")
+    tasks_failed: Count = Field(description="dead letters since the installation")
+    avg_queue_time_ms: Milliseconds = Field(
+        description="from being due to being claimed, of the jobs of five minutes"
+    )
+    avg_execution_time_ms: Milliseconds = Field(description="of the same, their run")
+
+
+class QueueCounts(Counts):
+    """The same of one queue, in more detail."""
+
+    queue: QueueName
+    pending: Count = Field(description="jobs that are due")
+    scheduled: Count = Field(description="jobs that are not yet due")
+    waiting: Count = Field(description="jobs that wait for others, or for their key")
+    failed: Count = Field(description="dead letters now")
+    oldest_pending_seconds: float | None = Field(
+        description="how long the longest-due job has been due"
+    )
+    paused_until: Time | None = Field(description="null and is_paused: for good")
+    is_paused: bool
+    is_estimate: bool = Field(
+        description="pending and scheduled are exact only together"
+    )
+
+
+class Stats(Counts):
+    """All queues together, and each."""
+
+    queues: list[QueueCounts]
+
+
+class ListActive(OneQueue):
+    """Which running jobs."""
+
+    limit: Limit = 100
+
+
+class ActiveTask(Answer):
+    """A running job."""
+
+    id: JobId
+    kind: Kind
+    queue: QueueName
+    worker: WorkerName
+    enqueued_at: Time
+    started_at: Time
+    progress: Any
+
+
+class ActiveTasks(Answer):
+    """The running jobs, the longest-running first; count is of all."""
+
+    count: Count
+    tasks: list[ActiveTask]
+
+
+class Named(Parameters):
+    """A queue, by its name in the path; / in it is %2F."""
+
+    name: QueueName
+
+
+class Pause(Request):
+    """How long; with neither until it is resumed."""
+
+    until: Instant | None = None
+    seconds: Annotated[
+        float | None, Field(ge=1, le=MAX_SECONDS, allow_inf_nan=False)
+    ] = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "Pause":
+        if self.until is not None and self.seconds is not None:
+            raise ValueError("until and seconds are both given: give one of them")
+        return self
+
+
+class Paused(Answer):
+    """Until when; null: until it is resumed."""
+
+    queue: QueueName
+    paused_until: Time | None
+
+
+class Resumed(Answer):
+    """Whether it was paused."""
+
+    queue: QueueName
+    was_paused: bool
+
+
+async def _stats(desk: Desk, asked: Asked[OneQueue, None]) -> str:
+    return await desk.pool.read(lambda c: web.stats(c, asked.parameters.queue))
+
+
+async def _active(desk: Desk, asked: Asked[ListActive, None]) -> str:
+    given = asked.parameters
+    return await desk.pool.read(lambda c: web.active_tasks(c, given.queue, given.limit))
+
+
+async def _pause(desk: Desk, asked: Asked[Named, Pause]) -> str:
+    until, seconds = asked.body.until, asked.body.seconds
+    text = None if until is None else until.isoformat()
+    duration = None if seconds is None else timedelta(seconds=seconds)
+    return await desk.pool.write(
+        lambda c: web.pause_queue(c, asked.parameters.name, text, duration)
+    )
+
+
+async def _resume(desk: Desk, asked: Asked[Named, None]) -> str:
+    return await desk.pool.write(lambda c: web.resume_queue(c, asked.parameters.name))
+
+
+OPERATIONS: tuple[Operation[Any, Any], ...] = (
+    Operation(
+        method="GET",
+        path="/api/queue/stats",
+        summary="What stands in the queues, and what has gone through them",
+        parameters=OneQueue,
+        answer=Stats,
+        do=_stats,
+    ),
+    Operation(
+        method="GET",
+        path="/api/queue/active-tasks",
+        summary="The jobs that run, the longest-running first",
+        parameters=ListActive,
+        answer=ActiveTasks,
+        do=_active,
+    ),
+    Operation(
+        method="POST",
+        path="/api/queues/{name}/pause",
+        summary="Pause a queue, until a time, for some seconds, or until it is resumed",
+        parameters=Named,
+        body=TypeAdapter(Pause),
+        is_body_optional=True,
+        answer=Paused,
+        do=_pause,
+    ),
+    Operation(
+        method="POST",
+        path="/api/queues/{name}/resume",
+        summary="End a queue's pause",
+        parameters=Named,
+        answer=Resumed,
+        do=_resume,
+    ),
+)

@@ -1,0 +1,45 @@
+"""The operation on workers: who works."""
+
+from typing import Any
+
+from pgwake.database.statements import web
+from pgwake.http.context import Desk
+from pgwake.http.fields import Answer, Count, Kind, QueueName, Time, WorkerName
+from pgwake.http.operation import Asked, NoParameters, Operation
+
+
+class Worker(Answer):
+    """A worker, as it has last reported itself."""
+
+    name: WorkerName
+    host: str | None
+    pid: int | None
+    version: str | None
+    queues: list[QueueName]
+    kinds: list[Kind]
+    started_at: Time
+    seen_at: Time
+    running: Count
+    is_live: bool
+
+
+class Workers(Answer):
+    """The workers that report themselves, by name."""
+
+    workers: list[Worker]
+
+
+async def _list(desk: Desk, _: Asked[NoParameters, None]) -> str:
+    return await desk.pool.read(web.list_workers)
+
+
+OPERATIONS: tuple[Operation[Any, Any], ...] = (
+    Operation(
+        method="GET",
+        path="/api/workers",
+        summary="Who works",
+        parameters=NoParameters,
+        answer=Workers,
+        do=_list,
+    ),
+)

@@ -1,0 +1,62 @@
+"""The application: what answers on which path."""
+
+import asyncio
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from pgwake.http import openapi, stream
+from pgwake.http.api import failed, history, jobs, push, queues, workers
+from pgwake.http.assets import page_routes
+from pgwake.http.context import Desk
+from pgwake.http.problems import answer_http
+
+OPERATIONS = (
+    *queues.OPERATIONS,
+    *history.OPERATIONS,
+    *push.OPERATIONS,
+    *jobs.OPERATIONS,
+    *failed.OPERATIONS,
+    *workers.OPERATIONS,
+)
+
+
+def application(desk: Desk) -> Starlette:
+    """Return the application: metrics, health; with a token the API and page."""
+
+    async def show_metrics(request: Request) -> Response:
+        accept = request.headers.get("accept", "")
+        page, media_type = await asyncio.to_thread(desk.metrics.encode, accept)
+        return Response(page, headers={"content-type": media_type})
+
+    async def healthz(_: Request) -> Response:
+        return _answer(desk.health.problems)
+
+    async def readyz(_: Request) -> Response:
+        return _answer(desk.health.obstacles)
+
+    routes = [
+        Route("/metrics", show_metrics),
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+    ]
+    if desk.token is not None:
+        routes += [
+            *(operation.route(desk, desk.token) for operation in OPERATIONS),
+            openapi.route(desk.token, OPERATIONS),
+            stream.route(desk.hub, desk.token),
+            *page_routes(),
+        ]
+    served = Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
+    served.router.redirect_slashes = False
+    return served
+
+
+def _answer(problems: list[str]) -> Response:
+    status = "unavailable" if problems else "ok"
+    return JSONResponse(
+        {"status": status, "problems": problems}, status_code=503 if problems else 200
+    )

@@ -1,0 +1,1 @@
+"""Jobs as handlers see them, and what handlers declare."""

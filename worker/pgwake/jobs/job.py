@@ -1,0 +1,348 @@
+"""A job that this process has claimed."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from uuid import UUID
+
+import asyncpg
+
+from pgwake.database.statements import Claim, Connection
+from pgwake.errors import ConfigurationError, InvalidValueError
+from pgwake.jsontext import dumps
+
+if TYPE_CHECKING:
+    from pgwake.tracing.spans import RunSpan
+
+StopReason = Literal["timeout", "cancelled", "lease_lost", "shutdown"]
+Isolation = Literal["read_committed", "repeatable_read", "serializable"]
+
+PROGRESS_BYTES = 4096
+
+
+class ParentResult(NamedTuple):
+    """What a job that this one depends on came to.
+
+    Attributes:
+        parent_id: Its id.
+        kind: Its kind; None if it is gone, past its retention or purged.
+        status: How it ended: completed, failed or cancelled; None if it is gone.
+        result: Its result; None if it has none.
+    """
+
+    parent_id: int
+    kind: str | None
+    status: str | None
+    result: Any
+
+
+class Service(Protocol):
+    """What a worker does for the jobs that it runs, when their handlers ask for it."""
+
+    loop: asyncio.AbstractEventLoop  # where async handlers run
+
+    def report(self, job: "Job", text: str | None) -> None:
+        """Write how far a job is, some time soon."""
+
+    def transaction(
+        self, job: "Job", isolation: Isolation
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Open a transaction that completes a job."""
+
+    async def parent_results(self, job: "Job") -> list[ParentResult]:
+        """Ask for what a job's parents came to."""
+
+
+class Completion:
+    """The end of a job in a transaction of its handler's.
+
+    Attributes:
+        is_done: Whether it is committed.
+        result: The job's result, as JSON text.
+    """
+
+    __slots__ = ("is_done", "result")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.result: str | None = None
+
+
+class Stoppable(Protocol):
+    """What runs a job, and can be told to stop."""
+
+    def cancel(self) -> object:
+        """Ask it to stop."""
+
+
+class Job:
+    """A claimed job, as its handler may look at it.
+
+    Attributes:
+        id: The job's id.
+        kind: Its kind.
+        queue: Its queue.
+        attempt: Which attempt this is, from 1.
+        max_attempts: The job's own limit; None: by policy.
+        lease_id: The fence of this attempt.
+        stop_reason: Why the handler is to stop, once it is: timeout, cancelled
+            (somebody asked for it), lease_lost (another worker has the job by now) or
+            shutdown. A handler in a thread can't be interrupted; it should look from
+            time to time.
+    """
+
+    __slots__ = (
+        "_options",
+        "_payload",
+        "attempt",
+        "claimed_at",
+        "completion",
+        "created_at",
+        "deadline",
+        "id",
+        "kind",
+        "lease_id",
+        "lease_seconds",
+        "max_attempts",
+        "metadata",
+        "queue",
+        "renewed_at",
+        "run",
+        "service",
+        "started_at",
+        "stop_reason",
+        "stopped_at",
+        "task",
+    )
+
+    def __init__(
+        self, row: asyncpg.Record, claimed_at: datetime, asked_at: float
+    ) -> None:
+        (
+            self.id,
+            self.lease_id,
+            self.queue,
+            self.kind,
+            self._payload,
+            self.attempt,
+            self.max_attempts,
+            lease_expires_at,
+            self.created_at,
+            self.metadata,
+            self._options,
+        ) = row
+        self.claimed_at = claimed_at
+        self.lease_seconds: float = (lease_expires_at - claimed_at).total_seconds()
+        # Monotonic from here on: this process never compares its clock with a column.
+        self.renewed_at = asked_at
+        self.started_at: float | None = None
+        self.deadline: float | None = None
+        self.stop_reason: StopReason | None = None
+        self.stopped_at: float | None = None
+        self.task: Stoppable | None = None
+        self.completion: Completion | None = None
+        self.service: Service | None = None
+        self.run: RunSpan | None = None  # its span, where runs have some
+
+    id: int
+    lease_id: UUID
+    queue: str
+    kind: str
+    attempt: int
+    max_attempts: int | None
+    created_at: datetime
+
+    @classmethod
+    def from_claim(cls, claim: Claim, asked_at: float) -> list["Job"]:
+        """Make the jobs of a claim that was asked for then, on the monotonic clock."""
+        return [cls(row, claim.claimed_at, asked_at) for row in claim.jobs]
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.kind!r} attempt {self.attempt}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle what was claimed: a copy, of which nobody is told when to stop."""
+        row = (
+            self.id,
+            UUID(bytes=self.lease_id.bytes),
+            self.queue,
+            self.kind,
+            self._payload,
+            self.attempt,
+            self.max_attempts,
+            self.claimed_at + timedelta(seconds=self.lease_seconds),
+            self.created_at,
+            self.metadata,
+            self._options,
+        )
+        return Job, (row, self.claimed_at, self.renewed_at)
+
+    @property
+    def payload_text(self) -> str:
+        """The payload as JSON text."""
+        return str(self._payload)
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The payload."""
+        value: dict[str, Any] = json.loads(self._payload)
+        return value
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What the claim says beyond its fixed columns: run_at, crash_count."""
+        return json.loads(self._options) if self._options else {}
+
+    @property
+    def timeout(self) -> float | None:
+        """The time limit in seconds that an operator or the queue set; else None."""
+        return self.options.get("timeout") if self._options else None
+
+    @property
+    def crash_count(self) -> int:
+        """How often its process died or its lease ran out."""
+        return int(self.options.get("crash_count", 0))
+
+    @property
+    def queue_seconds(self) -> float:
+        """Seconds from being due to being claimed, by the database's clock."""
+        due = self.created_at
+        if self._options and (run_at := self.options.get("run_at")):
+            due = datetime.fromisoformat(run_at)
+        return max((self.claimed_at - due).total_seconds(), 0.0)
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the handler is to stop; see stop_reason."""
+        return self.stop_reason is not None
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether its handler has completed it, by transaction()."""
+        return self.completion is not None and self.completion.is_done
+
+    def transaction(
+        self, isolation: Isolation = "read_committed"
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Open a transaction that completes the job when it commits.
+
+            async with job.transaction() as connection:
+                await connection.execute("update accounts set ...")
+
+        At the end of the block the job is completed, in the same transaction, and all
+        of it is committed: what the block wrote and what it enqueued count once, or not
+        at all. What the handler does after the block it does without a job: no lease
+        protects it, its result is ignored, and what it raises is logged.
+
+        An exception in the block rolls it back and goes on; if the handler catches it,
+        it may open another, or return and be completed as usual. So does the end of the
+        time limit, a cancellation and a shutdown.
+
+        Args:
+            isolation: read_committed, repeatable_read or serializable. Under the last
+                two whatever touches the job meanwhile, as the renewal of its lease each
+                ten seconds does, makes the end fail (40001).
+
+        Returns:
+            A context manager; it gives an asyncpg connection for the block, whose
+            statements take no longer than the setting query_timeout (set local
+            statement_timeout changes that).
+
+        Raises:
+            ConfigurationError: The handler is not async, or has another such block.
+            InvalidValueError: There is no such isolation.
+            LeaseLostError: At the end of the block: the job is somebody else's, and the
+                transaction was rolled back.
+            asyncpg.PostgresError, OSError, TimeoutError: The database could not be
+                reached, or refused; nothing of the block counts.
+        """
+        return self._served(
+            "transaction() works in async handlers. Elsewhere make this the last "
+            "statement of a transaction of your own: select pgwake.complete_job("
+            "job.id, job.lease_id, result)"
+        ).transaction(self, isolation)
+
+    def set_result(self, result: Any) -> None:
+        """Set the result of a job that is completed by transaction(), inside the block.
+
+        Raises:
+            ConfigurationError: There is no such block.
+            InvalidValueError: It is no JSON value.
+        """
+        if self.completion is None or self.completion.is_done:
+            raise ConfigurationError(
+                "set_result() is for the block of transaction(); without one, return "
+                "the result"
+            )
+        self.completion.result = dumps(result)
+
+    def report_progress(self, progress: Any) -> None:
+        """Say how far the job is; from any thread.
+
+        It is shown by `pgwake show`, `list`, `stats` and `explain`, sent to who
+        watches, and kept with the job when it has ended. Never waits: the newest of
+        each job is written, about twice a second, and before the job's end.
+
+        Args:
+            progress: Any JSON value of at most 4 KiB; None takes back the last one.
+
+        Raises:
+            ConfigurationError: The job is not run by a worker of this process.
+            InvalidValueError: It is no JSON value, or too large.
+        """
+        text = None if progress is None else dumps(progress)
+        if text is not None and len(text.encode()) > PROGRESS_BYTES:
+            raise InvalidValueError(
+                f"the progress has {len(text.encode())} bytes: use at most "
+                f"{PROGRESS_BYTES}, it is for people to look at"
+            )
+        if self.service is None:
+            raise ConfigurationError(
+                "report_progress() works where a worker runs the job. Elsewhere: "
+                "select pgwake.set_progress(job.id, job.lease_id, progress)"
+            )
+        self.service.report(self, text)
+
+    async def parent_results(self) -> list[ParentResult]:
+        """Return what the jobs that this one depends on came to, in that order.
+
+        Raises:
+            ConfigurationError: The handler is not async.
+            asyncpg.PostgresError: The database refused.
+        """
+        return await self._served(
+            "parent_results() works in async handlers. Elsewhere: select * from "
+            "pgwake.get_parent_results(job.id)"
+        ).parent_results(self)
+
+    def _served(self, advice: str) -> Service:
+        """Return what serves an async handler, from its own loop."""
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        service = self.service
+        if service is None or self.task is None or service.loop is not here:
+            raise ConfigurationError(advice)
+        return service
+
+    def lose_lease(self) -> None:
+        """Note that the lease is lost, without stopping a handler that knows it."""
+        if self.stop_reason is None:
+            self.stop_reason = "lease_lost"
+            self.stopped_at = monotonic()
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask the handler to stop: cancel it, again where it has swallowed that.
+
+        On the loop's thread only. The first reason counts.
+        """
+        if self.stop_reason is None:
+            self.stop_reason = reason
+            self.stopped_at = monotonic()
+        if self.task is not None:
+            self.task.cancel()

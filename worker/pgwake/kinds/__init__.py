@@ -1,0 +1,1 @@
+"""Handlers that are settings: HTTP endpoints, commands, webhooks."""

@@ -1,0 +1,92 @@
+"""The line that each job leaves in the log: never its payload."""
+
+import asyncio
+from datetime import timedelta
+from time import monotonic
+
+import structlog
+
+from pgwake.database.statements import Failure
+from pgwake.jobs.job import Job
+
+log = structlog.get_logger()
+
+
+class JobLog:
+    """Writes a line a job: failures always, completions up to a number a second.
+
+    Args:
+        per_second: Lines a second for completed jobs; the others are summed up in one.
+    """
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._second = 0
+        self._written = 0
+        self._left_out = 0
+
+    def ended(
+        self, job: Job, outcome: str, seconds: float, failure: Failure | None
+    ) -> None:
+        """Log how an attempt ended."""
+        if outcome == "completed":
+            if not self._admit():
+                return
+            log.info("job completed", **self._fields(job, seconds))
+        elif outcome == "retry":
+            log.warning(
+                "attempt failed, will retry", **self._fields(job, seconds, failure)
+            )
+        elif outcome == "failed":
+            log.error("job failed for good", **self._fields(job, seconds, failure))
+        elif outcome == "cancelled":
+            log.info("job cancelled", **self._fields(job, seconds))
+        else:
+            log.warning("lease lost, end refused", **self._fields(job, seconds))
+
+    def released(
+        self, job: Job, reason: str, seconds: float, delay: timedelta | None
+    ) -> None:
+        """Log that a job was given back, and for how long if its handler said so."""
+        fields = self._fields(job, seconds)
+        if delay is not None:
+            fields["delay_s"] = delay.total_seconds()
+        write = log.warning if reason == "unknown_kind" else log.info
+        write("job released", **fields, reason=reason)
+
+    def _fields(
+        self, job: Job, seconds: float, failure: Failure | None = None
+    ) -> dict[str, object]:
+        fields: dict[str, object] = {
+            "job": job.id,
+            "kind": job.kind,
+            "queue": job.queue,
+            "attempt": job.attempt,
+            "queue_ms": round(job.queue_seconds * 1000, 1),
+            "execution_ms": round(seconds * 1000, 1),
+        }
+        if job.run is not None:
+            fields |= job.run.ids
+        if failure is not None:
+            fields["error"] = failure.message
+            if failure.traceback is not None:
+                fields["traceback"] = failure.traceback
+        return fields
+
+    def _admit(self) -> bool:
+        second = int(monotonic())
+        if second != self._second:
+            self._second, self._written = second, 0
+        if self._written >= self._per_second:
+            if not self._left_out:
+                asyncio.get_running_loop().call_later(1.0, self.summarise)
+            self._left_out += 1
+            return False
+        self._written += 1
+        return True
+
+    def summarise(self) -> None:
+        """Log how many completed jobs had no line of their own since the last time."""
+        if self._left_out:
+            log.info("jobs completed, without lines", count=self._left_out)
+            self._left_out = 0

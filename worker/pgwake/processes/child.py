@@ -1,0 +1,175 @@
+"""A process of process=True handlers: main(), with FD and PARENT as its arguments.
+
+It is told by a socket what to run, a call after the other, and ends when that is
+closed. A call is answered twice: when the handler begins, and when it has ended.
+"""
+
+import ctypes
+import functools
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from io import BufferedRWPair
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pgwake.jobs.job import Job
+from pgwake.jobs.location import Location
+from pgwake.jobs.outcomes import Snooze
+from pgwake.jobs.problem import ReportedError, describe, report
+from pgwake.jobs.signature import Signature
+from pgwake.jsontext import dumps
+from pgwake.observe import logs
+from pgwake.settings import Settings
+from pgwake.tracing import tracing
+
+LENGTH = struct.Struct("!Q")  # before each answer
+_PR_SET_PDEATHSIG = 1
+
+
+class Order(NamedTuple):
+    """What a process is told first.
+
+    Attributes:
+        path: Where modules are found.
+        worker: Whose process it is, for its log.
+        settings: What to set up the log by; None: that is the application's.
+        memory: MiB that it may use; None: no limit.
+    """
+
+    path: list[str]
+    worker: str
+    settings: dict[str, Any] | None
+    memory: int | None
+
+
+class Call(NamedTuple):
+    """What to run, and in which span."""
+
+    location: Location
+    job: Job
+    trace: Mapping[str, str]
+
+
+class Answer(NamedTuple):
+    """What became of a call.
+
+    Attributes:
+        result: The handler's, as JSON text; None: it has none.
+        problem: Why the attempt did not succeed.
+        is_spent: Whether the process is better replaced.
+    """
+
+    result: str | None = None
+    problem: ReportedError | Snooze | None = None
+    is_spent: bool = False
+
+
+class Memory:
+    """The limit of this process's own memory, which Linux keeps.
+
+    What is counted is the data segment: what was allocated, not what is mapped.
+
+    Args:
+        limit: MiB; None: no limit.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        if limit is not None:
+            wanted = limit << 20
+            if self._hard != resource.RLIM_INFINITY:
+                wanted = min(wanted, self._hard)
+            resource.setrlimit(resource.RLIMIT_DATA, (wanted, self._hard))
+
+    def exceeded(self, error: MemoryError) -> ReportedError:
+        """Say that a handler has asked for more; from then on there is no limit."""
+        resource.setrlimit(resource.RLIMIT_DATA, (self._hard, self._hard))
+        message, trace = describe(error)
+        if self._limit is not None:
+            message = (
+                f"MemoryError: over the {self._limit} MiB that PGWAKE_PROCESS_MEMORY"
+                " allows a process"
+            )
+        return ReportedError(message, trace)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether more than half of the limit is in use while nothing runs."""
+        if self._limit is None:
+            return False
+        with suppress(OSError):  # no /proc
+            pages = int(Path("/proc/self/statm").read_text().split()[5])
+            return pages * resource.getpagesize() > self._limit << 19
+        return False
+
+
+def main() -> None:
+    """Run what is asked for until the socket is closed."""
+    fd, parent = map(int, sys.argv[1:])
+    _die_with(parent)
+    # A signal to the whole group, or to all that a service has, is for the worker to
+    # act on. Not ignored: that would be handed down to what a handler starts.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    with (
+        suppress(EOFError, ConnectionError),  # nobody needs it any more
+        socket.socket(fileno=fd) as link,
+        link.makefile("rwb") as stream,
+    ):
+        link.set_inheritable(False)
+        order: Order = pickle.load(stream)  # noqa: S301, from our own parent
+        sys.path[:] = order.path
+        if order.settings is not None:
+            logs.configure(Settings.load(**order.settings), worker=order.worker)
+        memory = Memory(order.memory)
+        while True:
+            call: Call = pickle.load(stream)  # noqa: S301
+            answer = _run(call, memory, functools.partial(_send, stream, None))
+            for output in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):  # closed by a handler
+                    output.flush()
+            _send(stream, answer._replace(is_spent=answer.is_spent or memory.is_short))
+
+
+def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
+    try:
+        function, signature = _handler(call.location, call.job.kind)
+        begin()
+        with tracing.continued(call.trace):
+            arguments = signature.bind(call.job.payload_text, call.job)
+            value = function(**arguments)
+        result = None if value is None else dumps(value)
+    except MemoryError as error:
+        return Answer(problem=memory.exceeded(error), is_spent=True)
+    except BaseException as error:  # noqa: BLE001, the worker decides what it means
+        return Answer(problem=report(error))
+    return Answer(result)
+
+
+@functools.cache
+def _handler(location: Location, kind: str) -> tuple[Callable[..., Any], Signature]:
+    function = location.find()
+    return function, Signature.of(kind, function)
+
+
+def _send(stream: BufferedRWPair, answer: Answer | None) -> None:
+    data = pickle.dumps(answer)
+    stream.write(LENGTH.pack(len(data)))
+    stream.write(data)
+    stream.flush()
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel end this process when the worker is no more, where it can."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)

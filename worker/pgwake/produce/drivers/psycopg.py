@@ -1,0 +1,119 @@
+"""psycopg 3: a connection or a pool, asynchronous or not."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from pgwake.database.statements import producer
+from pgwake.produce.drivers.base import AsyncAdapter, SyncAdapter
+
+if TYPE_CHECKING:
+    from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+
+class ConnectionAdapter(SyncAdapter):
+    """Asks on a connection, in its transaction."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def ask(self, sql: str, argument: str | None) -> str:
+        """Run a statement."""
+        # Not connection.cursor(): its owner may have chosen another class of them.
+        with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
+            cursor.execute(_marked(sql), {"argument": argument})
+            return _text(cursor.fetchone())
+
+    def copy(self, chunks: Iterable[str]) -> None:
+        """COPY text."""
+        with (
+            psycopg.Cursor(self._connection) as cursor,
+            cursor.copy(producer.COPY.encode()) as copy,
+        ):
+            for chunk in chunks:
+                copy.write(chunk)
+
+
+class PoolAdapter(SyncAdapter):
+    """Asks on a connection of a pool, each time in a transaction of its own."""
+
+    def __init__(self, pool: "ConnectionPool[Any]") -> None:
+        self._pool = pool
+
+    def ask(self, sql: str, argument: str | None) -> str:
+        """Run a statement."""
+        with self._pool.connection() as connection:
+            return ConnectionAdapter(connection).ask(sql, argument)
+
+    def copy(self, chunks: Iterable[str]) -> None:
+        """COPY text."""
+        with self._pool.connection() as connection:
+            ConnectionAdapter(connection).copy(chunks)
+
+
+class AsyncConnectionAdapter(AsyncAdapter):
+    """Asks on a connection, in its transaction."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connection = connection
+
+    async def ask(self, sql: str, argument: str | None) -> str:
+        """Run a statement."""
+        cursor = psycopg.AsyncCursor(self._connection, row_factory=tuple_row)
+        async with cursor:
+            await cursor.execute(_marked(sql), {"argument": argument})
+            return _text(await cursor.fetchone())
+
+    async def copy(self, chunks: Iterable[str]) -> None:
+        """COPY text."""
+        async with (
+            psycopg.AsyncCursor(self._connection) as cursor,
+            cursor.copy(producer.COPY.encode()) as copy,
+        ):
+            for chunk in chunks:
+                await copy.write(chunk)
+
+
+class AsyncPoolAdapter(AsyncAdapter):
+    """Asks on a connection of a pool, each time in a transaction of its own."""
+
+    def __init__(self, pool: "AsyncConnectionPool[Any]") -> None:
+        self._pool = pool
+
+    async def ask(self, sql: str, argument: str | None) -> str:
+        """Run a statement."""
+        async with self._pool.connection() as connection:
+            return await AsyncConnectionAdapter(connection).ask(sql, argument)
+
+    async def copy(self, chunks: Iterable[str]) -> None:
+        """COPY text."""
+        async with self._pool.connection() as connection:
+            await AsyncConnectionAdapter(connection).copy(chunks)
+
+
+def adapt(target: object) -> AsyncAdapter | SyncAdapter | None:
+    """Return the adapter, or None for what is neither a connection nor a pool."""
+    if isinstance(target, psycopg.Connection):
+        return ConnectionAdapter(target)
+    if isinstance(target, psycopg.AsyncConnection):
+        return AsyncConnectionAdapter(target)
+    try:
+        import psycopg_pool  # noqa: PLC0415, it is a package of its own
+    except ImportError:
+        return None
+    if isinstance(target, psycopg_pool.ConnectionPool):
+        return PoolAdapter(target)
+    if isinstance(target, psycopg_pool.AsyncConnectionPool):
+        return AsyncPoolAdapter(target)
+    return None
+
+
+def _marked(sql: str) -> bytes:
+    return sql.replace("$1", "%(argument)s").encode()
+
+
+def _text(row: tuple[Any, ...] | None) -> str:
+    assert row is not None  # noqa: S101, every statement answers with one row
+    return str(row[0])

@@ -1,0 +1,118 @@
+"""A supervised worker process: python -m pgwake.process, told what to do on stdin."""
+
+import asyncio
+import functools
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Coroutine
+from typing import Any, NoReturn
+
+import structlog
+
+from pgwake.database.statements import Crashed
+from pgwake.engine.worker import Worker, import_handlers
+from pgwake.errors import EXIT_CONFIG, ConfigurationError
+from pgwake.jobs.registry import registry
+from pgwake.observe import logs
+from pgwake.settings import Settings
+from pgwake.tracing import tracing
+
+log = structlog.get_logger()
+
+FLUSH_SECONDS = 3.0  # that the last spans may take to be exported
+# How long a thread that computes keeps the interpreter from the lifeline's, each time
+# that one needs it. Python's 5 ms make its beat half a second late beside ten of them.
+SWITCH_SECONDS = 0.001
+
+
+def main() -> NoReturn:
+    """Read the order, work, and end the process."""
+    order: dict[str, Any] = json.loads(sys.stdin.readline())
+    settings = Settings.load(**order["settings"])
+    logs.configure(settings, worker=order["name"])
+    sys.setswitchinterval(SWITCH_SECONDS)  # a handler's module may set another
+    code = 0
+    try:
+        import_handlers(settings.imports)
+        if settings.names_handlers:
+            # Here, since other workers need nothing of what it imports.
+            from pgwake.kinds import builtin  # noqa: PLC0415
+
+            builtin.register(registry, settings, order["name"])
+        run_loop(_work(settings, order))
+    except ConfigurationError as error:
+        log.error("worker can't start", problem=str(error))
+        code = EXIT_CONFIG
+    except Exception:
+        log.exception("worker failed")
+        code = 1
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process at once.
+
+    A thread that still runs a job would keep the interpreter from ending, a task that
+    swallows its cancellation the loop.
+    """
+    tracing.flush(FLUSH_SECONDS)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _work(settings: Settings, order: dict[str, Any]) -> None:
+    loop = asyncio.get_running_loop()
+    beat_fd: int = order["beat_fd"]
+    os.set_blocking(beat_fd, False)
+    worker = Worker(
+        settings,
+        name=order["name"],
+        beat_fd=beat_fd,
+        http_port=order["http_port"],
+        suspects=order["suspects"],
+    )
+    os.write(beat_fd, json.dumps({"queues": list(worker.queues)}).encode() + b"\n")
+    signals = 0
+
+    def stop(*_: object) -> None:
+        nonlocal signals
+        signals += 1
+        again = signals > 1
+        worker.expect_stop(at_once=again)
+        loop.call_soon_threadsafe(functools.partial(worker.stop, at_once=again))
+
+    # Not the loop's own handlers: they are called by a loop that is not blocked.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+    def read_orders() -> None:
+        for line in sys.stdin:
+            for jobs, were_claimed in json.loads(line)["crashed"]:
+                count = functools.partial(
+                    worker.metrics.crashed, Crashed(*jobs), were_claimed=were_claimed
+                )
+                loop.call_soon_threadsafe(count)
+        worker.expect_stop()  # the supervisor is gone: drain
+        loop.call_soon_threadsafe(worker.stop)
+
+    threading.Thread(target=read_orders, name="pgwake-orders", daemon=True).start()
+    await worker.run()
+    _leave(0)
+
+
+def run_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine, on uvloop where it is installed."""
+    try:
+        import uvloop  # noqa: PLC0415, the extra "fast"
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""The supervisor: starts worker processes, and gives back what a dead one had.
+
+Imports no user code, so nothing that a handler does can take it down.
+"""
+
+import asyncio
+import signal
+from time import monotonic
+
+import asyncpg
+import structlog
+
+from pgwake import names
+from pgwake.database import statements as queue
+from pgwake.database.connection import Connection, backoff, describe, is_pooled
+from pgwake.database.session import Session
+from pgwake.errors import EXIT_CONFIG
+from pgwake.pause import pause
+from pgwake.settings import Settings
+from pgwake.supervise.worker_process import Child
+
+log = structlog.get_logger()
+
+HEALTHY_SECONDS = 60.0  # a child that lived as long is started again at once
+MAX_BACKOFF = 30.0
+GIVE_BACK_SECONDS = 30.0
+LAST_SECONDS = 5.0  # that it may take once the supervisor is to stop
+SUSPECTS_POLL_SECONDS = 5.0
+
+
+class Supervisor:
+    """Keeps settings.processes children at work, and a quarantine while it is needed.
+
+    Args:
+        settings: What the children work with.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._session = Session(
+            settings.dsn,
+            names.application_name(names.new_worker_name()),
+            "supervisor",
+            settings.query_timeout,
+        )
+        self._children: set[Child] = set()
+        self._queues: set[str] = set()
+        # What crashed and is not yet counted by anybody, and whether its claims are: a
+        # quarantine shows no metrics of its own.
+        self._crashed: list[tuple[queue.Crashed, bool]] = []
+        self._stopping = asyncio.Event()
+        self._changed = asyncio.Event()  # a crash, or the stop
+        self._exit_code = 0
+
+    async def run(self) -> int:
+        """Supervise until a signal; return the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        async with asyncio.TaskGroup() as tasks:
+            for index in range(self._settings.processes):
+                tasks.create_task(self._keep(index))
+            tasks.create_task(self._watch_suspects())
+        self._session.close()
+        return self._exit_code
+
+    def _stop(self) -> None:
+        """Forward: the first call drains the children, a second ends them at once."""
+        self._stopping.set()
+        self._changed.set()
+        settings = self._settings
+        seconds = settings.grace + settings.cancel_grace + 2 * settings.query_timeout
+        for child in self._children:
+            child.send(signal.SIGTERM)
+            asyncio.get_running_loop().call_later(seconds, child.send, signal.SIGKILL)
+
+    async def _keep(self, index: int) -> None:
+        """Keep one child at work."""
+        failures = 0
+        port = self._settings.http_port and self._settings.http_port + index
+        while not self._stopping.is_set():
+            started = monotonic()
+            code = await self._live(port, suspects=False)
+            if code == EXIT_CONFIG:
+                self._exit_code = EXIT_CONFIG
+                self._stop()
+            failures = 0 if monotonic() - started > HEALTHY_SECONDS else failures + 1
+            if failures > 1:
+                await pause(self._stopping, backoff(failures, MAX_BACKOFF))
+
+    async def _live(self, port: int, *, suspects: bool) -> int:
+        """Start a child, wait for its end, give back what it had; its exit code."""
+        child = await Child.start(self._settings, port, suspects=suspects)
+        self._children.add(child)
+        self._tell_crashed()
+        if self._stopping.is_set():
+            child.send(signal.SIGTERM)
+        log.info("process started", pid=child.pid, name=child.name, suspects=suspects)
+        code = await child.wait(self._settings.stall_seconds)
+        self._children.discard(child)
+        self._queues.update(child.queues)
+        if code not in (0, EXIT_CONFIG):
+            log.error("process died", pid=child.pid, name=child.name, exit=code)
+        may_hold = code != EXIT_CONFIG and (code != 0 or not child.is_waiting)
+        if child.is_beating and may_hold:
+            await self._give_back(child)
+        return code
+
+    async def _give_back(self, child: Child) -> None:
+        """Give back what a dead child had, until no session of it is left."""
+        applications = [
+            names.application_name(child.name),
+            names.handlers_application_name(child.name),
+        ]
+        given_back: list[queue.Crashed] = []
+
+        async def once(connection: Connection) -> bool:
+            # A pooler keeps idle sessions open, under the name of their last client.
+            busy = is_pooled(connection)
+            sessions = await queue.session_count(connection, applications, busy=busy)
+            given_back.extend(await queue.release_worker_jobs(connection, child.name))
+            if not sessions:
+                for name in child.queues:  # it may have had the bell
+                    await queue.pass_baton(connection, name)
+            return sessions > 0
+
+        try:
+            stopping = self._stopping.is_set()
+            async with asyncio.timeout(LAST_SECONDS if stopping else GIVE_BACK_SECONDS):
+                while await self._session.call(once):
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            log.error("give-back timed out, leases will run out", name=child.name)
+        except asyncpg.PostgresError as error:
+            log.error("give-back refused", name=child.name, error=describe(error))
+        if given_back:
+            jobs = sum(crashed.jobs for crashed in given_back)
+            log.warning("jobs given back", name=child.name, jobs=jobs)
+            self._changed.set()
+            were_claimed = not child.is_quarantine
+            self._crashed.extend((crashed, were_claimed) for crashed in given_back)
+            self._tell_crashed()
+
+    def _tell_crashed(self) -> None:
+        """Have one of the children that show metrics count what crashed."""
+        for child in self._children:
+            if (
+                self._crashed
+                and not child.is_quarantine
+                and child.tell_crashed(self._crashed)
+            ):
+                self._crashed = []
+
+    async def _watch_suspects(self) -> None:
+        """Run the quarantine, a child with one slot, while a suspect is due."""
+        failures = 0
+        while not self._stopping.is_set():
+            self._changed.clear()
+            seconds = await self._seconds_to_suspect()
+            if seconds is not None and seconds <= 0:
+                code = await self._live(0, suspects=True)
+                failures = failures + 1 if code else 0
+                if code:
+                    await pause(self._stopping, backoff(failures, MAX_BACKOFF))
+            else:
+                wait = SUSPECTS_POLL_SECONDS
+                await pause(self._changed, min(wait, seconds or wait))
+
+    async def _seconds_to_suspect(self) -> float | None:
+        """Ask the database; None if none is known, or it does not answer in time.
+
+        Nor is it asked while it does not fit: a quarantine could claim nothing.
+        """
+        queues = self._queues.union(*(child.queues for child in self._children))
+        if not queues or any(child.is_waiting for child in self._children):
+            return None
+        question = asyncio.ensure_future(
+            self._session.call(lambda c: queue.seconds_to_suspect(c, sorted(queues)))
+        )
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({question, stopped}, return_when="FIRST_COMPLETED")
+            return question.result() if question.done() else None
+        except asyncpg.PostgresError as error:
+            log.error("look for suspects refused", error=describe(error))
+            return None
+        finally:
+            question.cancel()
+            stopped.cancel()

@@ -1,0 +1,1 @@
+"""Traces, where the application uses OpenTelemetry."""

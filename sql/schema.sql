@@ -100,7 +100,7 @@ create table if not exists pgwake.schema_version (
 );
 
 \ir version.sql
-\ir functions/database_identity.sql
+\ir functions/base/database_identity.sql
 
 create table if not exists pgwake.installation (
   singleton    boolean not null default true,
@@ -407,8 +407,8 @@ create table if not exists pgwake.ring_slots (
 insert into pgwake.ring_slots (slot) select generate_series(0, 31) on conflict do nothing;
 
 -- Read in one place, shifted by one setting in tests: set pgwake.clock_offset = '1 hour'.
-\ir functions/clock_offset.sql
-\ir functions/now.sql
+\ir functions/base/clock_offset.sql
+\ir functions/base/now.sql
 
 create sequence if not exists pgwake.jobs_id_seq as bigint;
 

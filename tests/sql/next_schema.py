@@ -53,10 +53,11 @@ def make_next_schema(directory: Path) -> Path:
     sql = directory / "sql"
     shutil.copytree(sql_directory(), sql)
     (sql / f"migrations/{NEXT_VERSION}.sql").write_text(_MIGRATION)
-    (sql / "functions/complete_jobs_with.sql").write_text(_NEW_FUNCTION)
+    (sql / "functions/finish/complete_jobs_with.sql").write_text(_NEW_FUNCTION)
     for name in _OTHERWISE:
         _change(
-            sql / f"functions/{name}.sql", ("\nbegin\n", "\nbegin\n  perform 'next';\n")
+            next(sql.glob(f"functions/*/{name}.sql")),
+            ("\nbegin\n", "\nbegin\n  perform 'next';\n"),
         )
     _change(
         sql / "version.sql",
@@ -69,9 +70,12 @@ def make_next_schema(directory: Path) -> Path:
     _change(
         sql / "install.sql",
         (last, f"{last}\\ir migrations/{NEXT_VERSION}.sql\n"),
+    )
+    _change(
+        sql / "functions/finish/index.sql",
         (
-            "\\ir functions/complete_job.sql\n",
-            "\\ir functions/complete_job.sql\n\\ir functions/complete_jobs_with.sql\n",
+            "\\ir complete_job.sql\n",
+            "\\ir complete_job.sql\n\\ir complete_jobs_with.sql\n",
         ),
     )
     _change(

@@ -3,10 +3,9 @@
 import re
 from pathlib import Path
 
+from readme import function_files
 from sql.life import ADMIN
 from support import CHECKOUT, Connection
-
-FUNCTIONS = CHECKOUT / "sql" / "functions"
 
 SIGNATURES = {
     "adopt": ("INOUT environment text, guard boolean, OUT identity text -> record"),
@@ -428,7 +427,7 @@ async def test_the_hot_tables_are_vacuumed_by_the_rows_they_leave_dead(
 async def test_one_function_a_file_and_the_file_is_named_after_it(
     connection: Connection,
 ) -> None:
-    files = {path.stem for path in FUNCTIONS.glob("*.sql")}
+    files = {path.stem for path in function_files()}
     found = await names(
         connection,
         f"select proname from pg_proc where {OWN} and prorettype <> 'trigger'::regtype",

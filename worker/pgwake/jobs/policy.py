@@ -24,7 +24,7 @@ class Policy:
     """What a kind's attempts go by; None: by the queue's policy, or the default.
 
     What an operator sets for the kind comes before it, a job's own before both. Times
-    are in seconds; see sql/functions/retry_delay.sql for the backoff.
+    are in seconds; see sql/functions/policy/retry_delay.sql for the backoff.
 
     Raises:
         ConfigurationError: A value is out of range; the message names it.

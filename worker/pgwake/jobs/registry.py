@@ -13,7 +13,7 @@ from pgwake.jobs.policy import Policy
 from pgwake.jobs.signature import Signature
 from pgwake.jobs.task import Task
 
-# Of webhooks: as sql/functions/send_webhooks.sql enqueues them.
+# Of webhooks: as sql/functions/events/send_webhooks.sql enqueues them.
 WEBHOOK_KIND = "pgwake.kinds.webhook"
 WEBHOOK_QUEUE = "pgwake.webhooks"
 
@@ -182,7 +182,7 @@ class Registry:
 
     @property
     def declaration(self) -> dict[str, dict[str, Any]]:
-        """What is to be declared of each kind; see sql/functions/declare_kinds.sql."""
+        """What is to be declared of each kind; see declare_kinds.sql."""
         return {
             kind: {
                 **handler.policy.declared(),

@@ -230,7 +230,7 @@ async def claim_batch(
     *,
     suspects: bool = False,
 ) -> Claim:
-    """Claim up to count due jobs; see sql/functions/claim_batch.sql."""
+    """Claim up to count due jobs; see sql/functions/claim/claim_batch.sql."""
     rows = await connection.fetch(
         _CLAIM_BATCH, queue, count, worker, lease, cursor, suspects
     )

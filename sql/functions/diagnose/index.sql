@@ -1,0 +1,9 @@
+-- What is wrong with an installation, and what to type.
+\ir diagnose_schema.sql
+\ir diagnose_pins.sql
+\ir diagnose_server.sql
+\ir diagnose_bells.sql
+\ir diagnose_leases.sql
+\ir diagnose_leaves.sql
+\ir diagnose_queues.sql
+\ir diagnose.sql

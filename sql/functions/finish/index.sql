@@ -1,0 +1,19 @@
+-- How an attempt ends, and how a worker keeps it until then.
+\ir append_error.sql
+\ir check_leases.sql
+\ir lease_outcome.sql
+\ir raise_outcome.sql
+\ir status_back.sql
+\ir error_fingerprint.sql
+\ir end_job.sql
+\ir complete_jobs.sql
+\ir complete_job.sql
+\ir fail_jobs.sql
+\ir fail_job.sql
+\ir extend_leases.sql
+\ir set_progresses.sql
+\ir set_progress.sql
+\ir release_jobs.sql
+\ir snooze_job.sql
+\ir crash_jobs.sql
+\ir try_crash_jobs.sql

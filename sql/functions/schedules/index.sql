@@ -1,0 +1,10 @@
+-- Recurring jobs.
+\ir cron_problem.sql
+\ir schedule.sql
+\ir unschedule.sql
+\ir pause_schedule.sql
+\ir resume_schedule.sql
+\ir list_schedules.sql
+\ir due_schedules.sql
+\ir fire_schedule.sql
+\ir note_schedule_problem.sql

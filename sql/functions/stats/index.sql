@@ -1,0 +1,11 @@
+-- What stands in the queues, and who works on them.
+\ir is_live.sql
+\ir sum_tallies.sql
+\ir look_at_pending.sql
+\ir get_queue_stats.sql
+\ir get_job.sql
+\ir get_parent_results.sql
+\ir list_workers.sql
+\ir list_kinds.sql
+\ir oldest_snapshot_at.sql
+\ir get_metrics.sql

@@ -1,0 +1,13 @@
+-- What has to be done again and again, and what workers report.
+\ir count_crashed.sql
+\ir sweep_expired_leases.sql
+\ir release_worker_jobs.sql
+\ir fold_tallies.sql
+\ir apply_retention.sql
+\ir analyze_jobs.sql
+\ir recount_jobs.sql
+\ir maintain.sql
+\ir report_worker.sql
+\ir forget_worker.sql
+\ir forget_stale_reports.sql
+\ir note_bounces.sql

@@ -99,7 +99,7 @@ WRAPPER
   mv "$new" "$1"
 }
 
-# The model checker of tests/model.
+# The model checker of tests/lab/model.
 unpack_spin() {
   say "unpacking Debian's spin"
   update_apt "$1.new"
@@ -124,7 +124,7 @@ WRAPPER
   mv "$1.new" "$1"
 }
 
-# The pooler of tests/worker/test_pooler.py, with the libraries that a new machine lacks.
+# The pooler of tests/core/worker/test_pooler.py, with the libraries that a new machine lacks.
 unpack_pgbouncer() {
   say "unpacking Debian's PgBouncer"
   update_apt "$1.new"
@@ -140,7 +140,7 @@ WRAPPER
   mv "$1.new" "$1"
 }
 
-# A clock that goes wrong, for tests/worker/test_clocks.py. Debian's own wrapper knows
+# A clock that goes wrong, for tests/core/worker/test_clocks.py. Debian's own wrapper knows
 # only where the library would have been installed.
 unpack_faketime() {
   say "unpacking Debian's libfaketime"
@@ -185,7 +185,7 @@ WRAPPER
   mv "$1.new" "$1"
 }
 
-# What tests/chaos/failover.py needs, and asks for itself: the store that Patroni elects
+# What tests/lab/chaos/failover.py needs, and asks for itself: the store that Patroni elects
 # its leaders by, a program in Go, and Patroni, which shares no library with the tests.
 unpack_etcd() {
   say "unpacking Debian's etcd"
@@ -199,7 +199,7 @@ unpack_patroni() {
   say "making a virtual environment with Patroni"
   "$venv/bin/python" -m venv --clear "$1.new"
   "$1.new/bin/python" -m pip install -qq --disable-pip-version-check \
-    --require-hashes --requirement tests/chaos/patroni.txt
+    --require-hashes --requirement tests/lab/chaos/patroni.txt
   cat >"$1.new/bin/patroni" <<'WRAPPER'
 #!/bin/sh
 exec "${0%/*}/python" -m patroni "$@"
@@ -207,8 +207,8 @@ WRAPPER
   mv "$1.new" "$1"
 }
 
-# shellcheck source=tests/conformance/tools.sh
-source "$checkout/tests/conformance/tools.sh"
+# shellcheck source=tests/clients/tools.sh
+source "$checkout/tests/clients/tools.sh"
 
 # add_tool NAME: to the end of the search path, unless the system has it.
 add_tool() {

@@ -32,7 +32,7 @@ class Role(Enum):
 
 
 class Bell:
-    """One queue's bell, as this process sees it; see tests/model/README.md.
+    """One queue's bell, as this process sees it; see tests/lab/model/README.md.
 
     Everything here happens on the loop of the session that listens. An error of the
     session is raised, and lost() has to be called then.

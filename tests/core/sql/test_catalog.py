@@ -1,0 +1,450 @@
+"""What the database says of the schema: the contract that clients are written to."""
+
+import re
+from pathlib import Path
+
+from support import CHECKOUT, Connection
+from support.readme import function_files
+from support.sql.life import ADMIN
+
+SIGNATURES = {
+    "adopt": ("INOUT environment text, guard boolean, OUT identity text -> record"),
+    "apply_retention": "max_rows integer -> integer",
+    "cancel_job": "job_id bigint -> text",
+    "cancel_jobs": (
+        "queue text, kind text, concurrency_key text, unique_key text, status text,"
+        " max_jobs integer, dry_run boolean -> TABLE(outcome text, job_count bigint)"
+    ),
+    "check_payload": "kind text, payload jsonb -> void",
+    "claim_batch": (
+        "queue text, count integer, worker text, lease interval, INOUT cursor jsonb,"
+        " suspects boolean, OUT jobs pgwake.claimed_job[], OUT next_run_at timestamp"
+        " with time zone, OUT claimed_at timestamp with time zone, OUT is_limited"
+        " boolean -> record"
+    ),
+    "claim_jobs": (
+        "queue text, count integer, worker text, lease interval -> SETOF"
+        " pgwake.claimed_job"
+    ),
+    "claim_next_job": (
+        "queue text, worker text, lease interval -> SETOF pgwake.claimed_job"
+    ),
+    "claim_or_park": (
+        "queue text, worker text, lease interval, poll interval -> TABLE(id bigint,"
+        " lease_id uuid, kind text, payload jsonb, attempt integer, max_attempts"
+        " integer, lease_expires_at timestamp with time zone, created_at timestamp with"
+        " time zone, metadata jsonb, options jsonb, wait_seconds double precision,"
+        " is_on_duty boolean)"
+    ),
+    "complete_job": "job_id bigint, lease_id uuid, result jsonb -> void",
+    "complete_jobs": "job_ids bigint[], lease_ids uuid[], results jsonb[] -> text[]",
+    "declare_kinds": "kinds jsonb, version text, worker text -> integer",
+    "diagnose": (
+        "-> TABLE(check_name text, severity text, subject text, problem text, fix text,"
+        " value double precision)"
+    ),
+    "due_schedules": (
+        "-> TABLE(name text, version text, cron text, every interval, timezone text,"
+        " misfire text, misfire_limit integer, since timestamp with time zone, now"
+        " timestamp with time zone, until timestamp with time zone)"
+    ),
+    "enqueue": (
+        "kind text, payload jsonb, queue text, priority integer, run_at timestamp"
+        " with time zone, delay interval, max_attempts integer, unique_key text,"
+        " on_conflict text, metadata jsonb, concurrency_key text, depends_on bigint[],"
+        " on_parent_failure text, webhook text -> bigint"
+    ),
+    "enqueue_many": "jobs jsonb -> bigint[]",
+    "explain_job": "job_id bigint -> text",
+    "extend_leases": "job_ids bigint[], lease_ids uuid[], lease interval -> text[]",
+    "fail_job": (
+        "job_id bigint, lease_id uuid, error text, traceback text, retry_in interval,"
+        " retryable boolean, reason text -> text"
+    ),
+    "fail_jobs": (
+        "job_ids bigint[], lease_ids uuid[], errors text[], tracebacks text[], reasons"
+        " text[], retry_ins interval[], retryables boolean[] -> text[]"
+    ),
+    "fire_schedule": (
+        "name text, version text, ticks timestamp with time zone[], next_at timestamp"
+        " with time zone -> integer"
+    ),
+    "force_complete_job": "job_id bigint, reason text -> void",
+    "force_fail_job": "job_id bigint, reason text -> void",
+    "forget_worker": "worker text -> boolean",
+    "get_adoption": (
+        "OUT identity text, OUT present_identity text, OUT is_copy boolean, OUT"
+        " environment text -> record"
+    ),
+    "get_job": "job_id bigint -> jsonb",
+    "get_metrics": (
+        "-> TABLE(queue text, pending_count bigint, scheduled_count bigint,"
+        " waiting_count bigint, running_count bigint, failed_count bigint,"
+        " oldest_pending_age interval, avg_queue_time_ms double precision,"
+        " avg_execution_time_ms double precision, enqueued_total bigint,"
+        " completed_total bigint, failed_total bigint, worker_count bigint, is_paused"
+        " boolean, schedule_lag interval, oldest_snapshot_age interval,"
+        " notification_queue_usage double precision)"
+    ),
+    "get_parent_results": (
+        "job_id bigint -> TABLE(parent_id bigint, kind text, status text, result jsonb)"
+    ),
+    "get_queue_stats": (
+        "queue text -> TABLE(queue text, pending_count bigint, scheduled_count"
+        " bigint, waiting_count bigint, running_count bigint, completed_count bigint,"
+        " failed_count bigint, cancelled_count bigint, oldest_pending_age interval,"
+        " avg_queue_time_ms double precision, avg_execution_time_ms double precision,"
+        " enqueued_total bigint, completed_total bigint, failed_total bigint,"
+        " is_estimate boolean)"
+    ),
+    "list_failed": (
+        "queue text, kind text, fingerprint text, max_groups integer"
+        " -> TABLE(fingerprint text, queue text, kind text, reason text, message text,"
+        " job_count bigint, first_failed_at timestamp with time zone, last_failed_at"
+        " timestamp with time zone, last_job_id bigint)"
+    ),
+    "list_kinds": (
+        "-> TABLE(name text, declared jsonb, overrides jsonb, check_payload boolean,"
+        " declared_version text, declared_by text, declared_at timestamp with time"
+        " zone, bounce_count bigint, bounced_at timestamp with time zone,"
+        " live_worker_count bigint)"
+    ),
+    "list_schedules": (
+        "-> TABLE(name text, cron text, every interval, timezone text, kind text,"
+        " queue text, is_paused boolean, next_at timestamp with time zone, last_at"
+        " timestamp with time zone, last_job_id bigint, fired_count bigint,"
+        " left_out_count bigint, problem text, payload jsonb, priority smallint,"
+        " max_attempts integer, metadata jsonb, concurrency_key text, may_overlap"
+        " boolean, misfire text, misfire_limit integer, starts_at timestamp with time"
+        " zone, updated_at timestamp with time zone)"
+    ),
+    "list_workers": (
+        "-> TABLE(name text, host text, pid integer, version text, queues text[],"
+        " kinds text[], started_at timestamp with time zone, seen_at timestamp with"
+        " time zone, running_count bigint, is_live boolean)"
+    ),
+    "maintain": "step text -> jsonb",
+    "merge_patch": "target jsonb, patch jsonb -> jsonb",
+    "mute": "queue text -> boolean",
+    "next_run_at": "queue text -> timestamp with time zone",
+    "next_suspect_at": "queues text[] -> timestamp with time zone",
+    "note_schedule_problem": "name text, version text, problem text -> boolean",
+    "now": "-> timestamp with time zone",
+    "open_writers": "-> text[]",
+    "park": "queue text, muted boolean -> boolean",
+    "purge": (
+        "status text, queue text, kind text, fingerprint text, before timestamp with"
+        " time zone, max_jobs integer, dry_run boolean -> bigint"
+    ),
+    "pause_queue": (
+        "queue text, until timestamp with time zone -> timestamp with time zone"
+    ),
+    "pause_schedule": "name text -> boolean",
+    "peek_jobs": (
+        "queue text, count integer -> TABLE(id bigint, kind text, priority smallint,"
+        " run_at timestamp with time zone, attempt integer, crash_count integer,"
+        " bounce_count integer, payload jsonb)"
+    ),
+    "recount_jobs": "max_bytes bigint -> integer",
+    "release_jobs": (
+        "job_ids bigint[], lease_ids uuid[], reason text, delays interval[], errors"
+        " text[] -> text[]"
+    ),
+    "release_worker_jobs": (
+        "worker text -> TABLE(queue text, kind text, job_count bigint, failed_count"
+        " bigint, cancelled_count bigint)"
+    ),
+    "report_worker": (
+        "worker text, host text, pid integer, queues text[], kinds text[], version"
+        " text -> void"
+    ),
+    "resume_queue": "queue text -> boolean",
+    "resume_schedule": "name text -> boolean",
+    "retry_delay": (
+        "attempt integer, base interval, cap interval, jitter double precision,"
+        " draw double precision -> interval"
+    ),
+    "retry_failed": (
+        "queue text, kind text, fingerprint text, max_jobs integer, rate double"
+        " precision, patch jsonb, dry_run boolean -> TABLE(job_id bigint, queue text,"
+        " kind text, run_at timestamp with time zone, payload jsonb, outcome text)"
+    ),
+    "retry_job": "job_id bigint -> void",
+    "schedule": (
+        "name text, cron text, kind text, payload jsonb, queue text, timezone text,"
+        " every interval, priority integer, max_attempts integer, metadata jsonb,"
+        " concurrency_key text, may_overlap boolean, misfire text, misfire_limit"
+        " integer, starts_at timestamp with time zone -> boolean"
+    ),
+    "set_progress": "job_id bigint, lease_id uuid, progress jsonb -> text",
+    "set_progresses": (
+        "job_ids bigint[], lease_ids uuid[], progresses jsonb[] -> text[]"
+    ),
+    "snooze_job": "job_id bigint, lease_id uuid, delay interval -> text",
+    "sweep_expired_leases": (
+        "max_jobs integer -> TABLE(queue text, kind text, job_count bigint,"
+        " failed_count bigint, cancelled_count bigint)"
+    ),
+    "unmute": "queue text -> void",
+    "unpark": "queue text, muted boolean -> boolean",
+    "unschedule": "name text -> boolean",
+    "unwatch": "-> void",
+    "watch": "-> void",
+}
+INTERNAL = {"after_change_queues", "after_insert_jobs", "analyze_jobs", "announce"}
+INTERNAL |= {"append_error", "bell_key", "check_cursor", "check_leases", "claim_cost"}
+INTERNAL |= {"crash_jobs", "dead_lanes", "end_job", "finished_slot", "fold_tallies"}
+INTERNAL |= {"force_end_job", "get_audience", "is_announced", "lease_outcome"}
+INTERNAL |= {"is_bell_held", "is_watched"}
+INTERNAL |= {"pass_baton", "raise_invalid", "raise_outcome", "ring", "session_cursors"}
+INTERNAL |= {"status_event"}
+INTERNAL |= {"after_change_jobs", "after_truncate_jobs", "look_at_pending"}
+INTERNAL |= {"sum_tallies", "after_change_limits", "before_insert_jobs"}
+INTERNAL |= {"error_fingerprint", "free_all_keys", "free_keys", "get_policy"}
+INTERNAL |= {"status_back"}
+INTERNAL |= {"admit_claim", "look_at_keys", "look_cost", "next_place", "open_keys"}
+INTERNAL |= {"refuse_claim", "try_crash_jobs"}
+INTERNAL |= {"ask_workers", "redrive_failed"}
+INTERNAL |= {"explain_attempts", "explain_end", "explain_key", "explain_limits"}
+INTERNAL |= {"explain_place", "explain_policy", "explain_run", "explain_wait"}
+INTERNAL |= {"explain_workers", "forget_stale_reports", "is_live", "note_bounces"}
+INTERNAL |= {"say_jobs", "say_name", "say_time"}
+INTERNAL |= {"payload_problem", "type_problem"}
+INTERNAL |= {"cron_problem"}
+INTERNAL |= {"free_children", "note_children", "send_webhooks"}
+INTERNAL |= {"count_crashed", "oldest_snapshot_at"}
+INTERNAL |= {"check_adopted", "clock_offset", "database_identity", "is_adopted"}
+INTERNAL |= {"lock_tables", "say_holders"}
+INTERNAL |= {"diagnose_bells", "diagnose_leases", "diagnose_leaves", "diagnose_pins"}
+INTERNAL |= {"diagnose_queues", "diagnose_schema", "diagnose_server"}
+INTERNAL |= {"explain_parents", "look_at_children", "open_children"}
+
+CLAIMED_JOB = [
+    ("id", "bigint"),
+    ("lease_id", "uuid"),
+    ("queue", "text"),
+    ("kind", "text"),
+    ("payload", "jsonb"),
+    ("attempt", "integer"),
+    ("max_attempts", "integer"),
+    ("lease_expires_at", "timestamp with time zone"),
+    ("created_at", "timestamp with time zone"),
+    ("metadata", "jsonb"),
+    ("options", "jsonb"),
+]
+
+OWN = "pronamespace = 'pgwake'::regnamespace"
+EVERYBODY = "a.grantee = 0"
+
+
+async def names(connection: Connection, query: str) -> list[str]:
+    return [name for (name,) in await connection.fetch(query)]
+
+
+async def test_every_public_function_has_one_signature(connection: Connection) -> None:
+    rows = await connection.fetch(
+        "select proname, pg_get_function_identity_arguments(oid),"
+        f" pg_get_function_result(oid) from pg_proc where {OWN}"
+    )
+    public = [row for row in rows if row[0] not in INTERNAL]
+
+    assert {
+        name: f"{arguments} -> {result}".strip() for name, arguments, result in public
+    } == SIGNATURES
+    assert len(rows) == len(SIGNATURES) + len(INTERNAL)
+
+
+async def test_the_row_of_a_claim_never_changes(connection: Connection) -> None:
+    rows = await connection.fetch(
+        "select attname, format_type(atttypid, atttypmod) from pg_attribute"
+        " where attrelid = 'pgwake.claimed_job'::regclass order by attnum"
+    )
+    assert [tuple(row) for row in rows] == CLAIMED_JOB
+
+
+async def test_every_parameter_after_an_optional_one_is_optional(
+    connection: Connection,
+) -> None:
+    rows = await connection.fetch(
+        "select proname, pronargs - pronargdefaults from pg_proc"
+        f" where {OWN} and pronargs > pronargdefaults"
+    )
+    required = dict(tuple(row) for row in rows)
+    assert required["enqueue"] == required["cancel_job"] == 1
+    assert required["claim_batch"] == required["claim_jobs"] == 2
+    assert required["complete_jobs"] == required["fail_jobs"] == 2
+    assert required["release_jobs"] == required["extend_leases"] == 2
+    assert {"claim_next_job", "get_queue_stats", "maintain"}.isdisjoint(required)
+
+
+async def test_every_function_says_what_it_does(connection: Connection) -> None:
+    silent = await names(
+        connection,
+        f"select proname from pg_proc where {OWN} and obj_description(oid) is null",
+    )
+    assert silent == []
+
+
+async def test_every_table_says_what_it_is(connection: Connection) -> None:
+    silent = await names(
+        connection,
+        "select relname from pg_class where relnamespace = 'pgwake'::regnamespace"
+        " and relkind in ('r', 'p') and not relispartition"
+        " and obj_description(oid) is null",
+    )
+    assert silent == []
+
+
+async def test_every_function_that_is_not_put_inline_pins_its_search_path(
+    connection: Connection,
+) -> None:
+    unpinned = await names(
+        connection,
+        f"select proname from pg_proc where {OWN}"
+        " and not coalesce(proconfig, '{}')"
+        " @> array['search_path=pg_catalog, pg_temp']"
+        " order by proname",
+    )
+    inline = {"bell_key", "claim_cost", "is_announced", "is_bell_held", "is_watched"}
+    inline |= {"look_cost", "now"}
+    qualified = {"get_audience", "ring"}  # called again and again
+    assert set(unpinned) == inline | qualified
+
+
+async def test_no_function_lets_a_forbidden_scan_look_dear_enough_to_compile(
+    connection: Connection,
+) -> None:
+    # A table without an index costs 10^10 then, before PostgreSQL 18: far above what
+    # JIT starts at, and each call would take 40 ms.
+    compiled = await names(
+        connection,
+        f"select proname from pg_proc where {OWN}"
+        " and proconfig @> '{enable_seqscan=off}' and not proconfig @> '{jit=off}'",
+    )
+    assert compiled == []
+
+
+async def test_what_runs_as_the_owner_is_what_a_role_may_call_and_touches_tables(
+    connection: Connection,
+) -> None:
+    # The others are pure, or run in these. open_writers only names jobs.
+    sources = dict(
+        tuple(row)
+        for row in await connection.fetch(
+            f"select proname, prosrc from pg_proc where {OWN}"
+        )
+    )
+    relations = await names(
+        connection,
+        "select relname from pg_class where relnamespace = 'pgwake'::regnamespace"
+        " and relkind in ('r', 'p', 'v')",
+    )
+
+    def touches(function: str, seen: frozenset[str] = frozenset()) -> bool:
+        words = set(re.findall(r"pgwake\.(\w+)", sources[function])) - seen
+        return not words.isdisjoint(relations) or any(
+            touches(word, seen | words) for word in words & sources.keys()
+        )
+
+    definers = await names(
+        connection, f"select proname from pg_proc where {OWN} and prosecdef"
+    )
+    triggers = await names(
+        connection,
+        f"select proname from pg_proc where {OWN} and prorettype = 'trigger'::regtype",
+    )
+    called = (ADMIN | set(triggers)) - {"open_writers"}
+    assert set(definers) == {name for name in called if touches(name)}
+
+
+async def test_nobody_may_do_anything_without_a_grant(connection: Connection) -> None:
+    functions = await names(
+        connection,
+        "select p.proname from pg_proc as p"
+        ", aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) as a"
+        f" where p.{OWN} and {EVERYBODY}",
+    )
+    relations = await names(
+        connection,
+        "select c.relname from pg_class as c"
+        ", aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) as a"
+        f" where c.relnamespace = 'pgwake'::regnamespace and {EVERYBODY}",
+    )
+    schemas = await names(
+        connection,
+        "select n.nspname from pg_namespace as n"
+        ", aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) as a"
+        f" where n.nspname = 'pgwake' and {EVERYBODY}",
+    )
+    assert [functions, relations, schemas] == [[], [], []]
+
+
+async def test_every_check_and_key_has_a_name_of_its_own(
+    connection: Connection,
+) -> None:
+    unnamed = await names(
+        connection,
+        "select conname from pg_constraint"
+        " where connamespace = 'pgwake'::regnamespace and contype in ('c', 'p', 'u')"
+        " and conname ~ '_check[0-9]*$'",
+    )
+    assert unnamed == []
+
+
+async def test_every_leaf_has_a_primary_key_and_there_is_no_default_one(
+    connection: Connection,
+) -> None:
+    rows = await connection.fetch(
+        "select t.relid::regclass::text, i.indexrelid is not null,"
+        " pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT'"
+        " from pg_partition_tree('pgwake.jobs') as t"
+        " join pg_class as c on c.oid = t.relid"
+        " left join pg_index as i on i.indrelid = t.relid and i.indisprimary"
+        " where t.isleaf"
+    )
+    assert len(rows) == 34
+    assert {tuple(row)[1:] for row in rows} == {(True, False)}
+
+
+async def test_the_hot_tables_are_vacuumed_by_the_rows_they_leave_dead(
+    connection: Connection,
+) -> None:
+    # Without a share of the table's size, without pauses: another large table keeps
+    # autovacuum busy, but a run here is short and comes often.
+    rows = await connection.fetch(
+        "select relname, o.option_name, o.option_value from pg_class"
+        ", pg_options_to_table(reloptions) as o"
+        " where relnamespace = 'pgwake'::regnamespace"
+    )
+    options = {(table, name): value for table, name, value in rows}
+    assert options["jobs_live", "fillfactor"] == "50"
+    for table in ("jobs_live", "tallies", "tally_sums"):
+        assert float(options[table, "autovacuum_vacuum_scale_factor"]) <= 0.02
+        assert int(options[table, "autovacuum_vacuum_threshold"]) <= 5000
+        assert options[table, "autovacuum_vacuum_cost_delay"] == "0"
+
+
+async def test_one_function_a_file_and_the_file_is_named_after_it(
+    connection: Connection,
+) -> None:
+    files = {path.stem for path in function_files()}
+    found = await names(
+        connection,
+        f"select proname from pg_proc where {OWN} and prorettype <> 'trigger'::regtype",
+    )
+    assert files == set(found)
+
+
+def test_every_file_is_installed() -> None:
+    root = CHECKOUT / "sql"
+
+    def included(path: Path) -> set[Path]:
+        paths = {path}
+        for line in path.read_text().splitlines():
+            if line.startswith("\\ir "):
+                paths |= included(path.parent / line.removeprefix("\\ir "))
+        return paths
+
+    assert included(root / "install.sql") | {root / "roles.sql"} == set(
+        root.rglob("*.sql")
+    )

@@ -1,0 +1,315 @@
+"""One call that claims, or goes on duty and says how long to sleep."""
+
+import asyncio
+import contextlib
+import random
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from support import Connect, Connection
+from support.sql.helpers import Listener, Row, call, insert, pair, refused, rows
+
+MINUTE = timedelta(minutes=1)
+
+
+async def ask(connection: Connection, queue: str = "default", **more: Any) -> Row:
+    """The one row that a consumer gets."""
+    (row,) = await rows(connection, "claim_or_park", queue=queue, **more)
+    return row
+
+
+async def is_free(connection: Connection, queue: str = "default") -> bool:
+    """Whether nobody is on duty for the queue."""
+    if await call(connection, "park", queue=queue):
+        return bool(await call(connection, "unpark", queue=queue))
+    return False
+
+
+async def set_since(connection: Connection, value: str) -> None:
+    """Write since when it is on duty (negative: off), in place of the function."""
+    setting = await connection.fetchval(
+        "select 'pgwake.duty_' || translate(pgwake.bell_key('default')::text, '-', '_')"
+    )
+    assert await connection.fetchval("select current_setting($1)", setting) != ""
+    await connection.execute("select set_config($1, $2, false)", setting, value)
+
+
+async def test_a_job_comes_as_a_claim_has_it(
+    connection: Connection, connect: Connect
+) -> None:
+    await insert(connection, payload={"n": 1}, metadata={"from": "me"})
+    await insert(connection, payload={"n": 2}, metadata={"from": "me"})
+
+    (claimed,) = await rows(connection, "claim_next_job", worker="w", lease=MINUTE)
+    job = await ask(connection, worker="w", lease=MINUTE)
+
+    assert (job.pop("wait_seconds"), job.pop("is_on_duty")) == (None, False)
+    assert claimed.pop("queue") == "default"
+    assert job.keys() == claimed.keys()
+    assert job["payload"] == {"n": 2}
+    same = ("kind", "attempt", "max_attempts", "metadata", "options")
+    assert [job[name] for name in same] == [claimed[name] for name in same]
+    assert await is_free(await connect())
+
+
+async def test_without_a_job_it_goes_on_duty(
+    connection: Connection, connect: Connect
+) -> None:
+    other = await connect()
+
+    row = await ask(connection)
+
+    assert (row["id"], row["wait_seconds"], row["is_on_duty"]) == (None, 0.005, True)
+    assert not await is_free(other)
+
+
+async def test_a_job_that_comes_just_before_it_is_on_duty_is_found(
+    connection: Connection, connect: Connect
+) -> None:
+    producer = await connect()
+    await producer.execute("begin")
+    # In the way of who takes the bell, as a probe is.
+    bell = "pgwake.bell_key('default')"
+    await producer.execute(f"select pg_advisory_xact_lock_shared({bell})")
+    asking = asyncio.create_task(ask(connection))
+    await asyncio.sleep(0.01)  # it has looked, and found nothing
+    job_id = await insert(producer)
+    assert not asking.done()
+    await producer.execute("commit")
+
+    assert (await asking)["id"] == job_id
+    assert await is_free(producer)
+
+
+async def test_on_duty_it_hears_of_a_job_and_off_duty_it_tells_the_others(
+    connection: Connection, connect: Connect
+) -> None:
+    consumer, others = await connect(), await connect()
+    hears = await Listener.start(consumer)
+    baton = await Listener.start(others, "pgwake_baton")
+    await ask(consumer)
+
+    job_id = await insert(connection)
+    assert await hears.heard() == ["default"]
+    assert (await ask(consumer))["id"] == job_id
+    assert await baton.heard() == ["default"]
+    await insert(connection)
+    assert await hears.heard() == []
+
+
+async def test_beside_one_on_duty_it_waits_for_the_baton(
+    connection: Connection, connect: Connect
+) -> None:
+    await ask(await connect())
+
+    row = await ask(connection, poll=MINUTE)
+    again = await ask(connection, poll=MINUTE)
+    assert (row["id"], row["wait_seconds"], row["is_on_duty"]) == (None, 60, False)
+    assert (again["id"], again["is_on_duty"]) == (None, False)
+    assert 0 < again["wait_seconds"] < 60
+
+
+async def test_who_is_passed_the_baton_claims_if_the_post_is_free(
+    connection: Connection, connect: Connect
+) -> None:
+    """Else whoever has it has claimed: one job does not cause a claim for each."""
+    first, second = await connect(), await connect()
+    await ask(first, poll=MINUTE)
+    await ask(second, poll=MINUTE)
+    await insert(connection)
+    one, two = await ask(second, poll=MINUTE), await ask(first, poll=MINUTE)
+
+    assert (one["id"], two["id"]) == (None, 1)
+    await insert(connection)
+    assert (await ask(second, poll=MINUTE))["id"] == 2
+
+
+async def test_off_duty_it_claims_when_its_poll_is_due(
+    connection: Connection, connect: Connect
+) -> None:
+    poll = timedelta(milliseconds=50)
+    await call(await connect(), "park")
+    assert (await ask(connection, poll=poll))["wait_seconds"] == 0.05
+    await insert(connection)
+    await asyncio.sleep(0.06)
+
+    assert (await ask(connection, poll=poll))["id"] is not None
+
+
+@pytest.mark.parametrize("since", ["4000000000", "-4000000000"])
+async def test_a_clock_that_was_put_back_makes_nobody_spin_or_sleep(
+    connection: Connection, connect: Connect, since: str
+) -> None:
+    other = await connect()
+    if since.startswith("-"):
+        await call(other, "park")
+    await ask(connection)
+    await set_since(connection, since)
+    row = await ask(connection)
+    assert 0.005 <= row["wait_seconds"] <= 5
+    await asyncio.sleep(0.05)
+    row = await ask(connection)
+    assert 0.05 <= row["wait_seconds"] <= 5
+
+
+async def test_it_waits_as_long_as_it_has_been_on_duty_and_no_longer_than_the_poll(
+    connection: Connection,
+) -> None:
+    began = time.monotonic()
+    await ask(connection)
+    await asyncio.sleep(0.05)
+    row = await ask(connection)
+    assert 0.05 <= row["wait_seconds"] <= time.monotonic() - began
+    assert (await ask(connection, poll=MINUTE / 3000))["wait_seconds"] == 0.02
+
+
+async def test_it_does_not_wait_beyond_the_next_job(connection: Connection) -> None:
+    await insert(connection, run_at=datetime.now(UTC) + MINUTE)
+    await ask(connection)
+    await set_since(connection, "1")  # long ago
+
+    row = await ask(connection, poll=timedelta(hours=1))
+    assert row["id"] is None
+    assert 0 < row["wait_seconds"] <= 60
+
+
+async def test_a_paused_queue_with_due_jobs_does_not_make_it_spin(
+    connection: Connection,
+) -> None:
+    await call(connection, "pause_queue", queue="default")
+    await insert(connection)
+    await ask(connection)
+    await asyncio.sleep(0.03)
+
+    assert (await ask(connection))["wait_seconds"] >= 0.03
+
+
+async def test_after_a_job_it_begins_anew(connection: Connection) -> None:
+    await ask(connection)
+    await insert(connection)
+    assert (await ask(connection))["id"] is not None
+    assert await is_free(connection)
+    assert (await ask(connection))["wait_seconds"] == 0.005
+
+
+async def test_it_is_on_duty_for_several_queues(
+    connection: Connection, connect: Connect
+) -> None:
+    await ask(connection, "a")
+    await ask(connection, "b")
+    await insert(connection, queue="a")
+    assert (await ask(connection, "a"))["id"] is not None
+    other = await connect()
+    assert (await is_free(other, "a"), await is_free(other, "b")) == (True, False)
+
+
+async def test_a_rollback_leaves_no_duty_that_is_never_given_up(
+    connection: Connection, connect: Connect
+) -> None:
+    await connection.execute("begin")
+    await ask(connection)
+    await connection.execute("rollback")
+
+    assert (await ask(connection))["wait_seconds"] == 0.005
+    await insert(connection)
+    assert (await ask(connection))["id"] is not None
+    assert await is_free(await connect())
+
+
+async def test_who_went_off_duty_by_hand_goes_on_again(
+    connection: Connection, connect: Connect
+) -> None:
+    await ask(connection)
+    assert await call(connection, "unpark")
+    assert (await ask(connection))["wait_seconds"] == 0.005
+    assert not await is_free(await connect())
+
+
+async def test_how_numbers_are_printed_does_not_matter(connection: Connection) -> None:
+    await connection.execute("set extra_float_digits = -15")
+    await ask(connection)
+    await asyncio.sleep(0.05)
+
+    assert (await ask(connection))["wait_seconds"] >= 0.05
+
+
+async def test_a_setting_that_somebody_spoilt_does_no_harm(
+    connection: Connection,
+) -> None:
+    await ask(connection)
+    await set_since(connection, "soon")
+
+    assert (await ask(connection))["wait_seconds"] == 0.005
+
+
+@pytest.mark.parametrize("poll", [None, 0 * MINUTE, -MINUTE, timedelta(days=2)])
+async def test_a_poll_that_is_none_is_refused(
+    connection: Connection, connect: Connect, poll: timedelta | None
+) -> None:
+    job_id = await insert(connection)
+    with refused("PW003"):
+        await ask(connection, poll=poll)
+    assert (await ask(connection))["id"] == job_id
+    assert await is_free(await connect())
+
+
+async def test_a_queue_must_be_named(connection: Connection) -> None:
+    with refused("PW003"):
+        await call(connection, "claim_or_park", queue=None)
+
+
+async def test_no_job_waits_for_the_poll(connect: Connect) -> None:
+    """Consumers that poll each hour; some transactions stay open for a while."""
+    total, done = 120, asyncio.Event()
+    claimed: list[int] = []
+
+    async def consume(session: Connection) -> None:
+        heard: asyncio.Queue[tuple[str, object]] = asyncio.Queue()
+
+        def hear(_c: object, _pid: int, channel: str, queue: object) -> None:
+            heard.put_nowait((channel, queue))
+
+        for channel in ("pgwake", "pgwake_baton"):
+            await session.add_listener(channel, hear)
+        while not done.is_set():
+            while not heard.empty():
+                heard.get_nowait()
+            row = await ask(session, poll=timedelta(hours=1))
+            if row["id"] is not None:
+                claimed.append(row["id"])
+                await call(session, "complete_job", **pair(row))
+                if len(claimed) == total:
+                    done.set()
+                continue
+            wakes = (
+                {"pgwake_baton", "pgwake"} if row["is_on_duty"] else {"pgwake_baton"}
+            )
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(row["wait_seconds"]):
+                    while (await heard.get())[0] not in wakes:
+                        pass
+
+    async def produce(session: Connection, dice: random.Random, count: int) -> None:
+        for _ in range(count):
+            await session.execute("begin")
+            await insert(session)
+            await asyncio.sleep(dice.choice([0, 0, 0.001, 0.02, 0.2]))
+            await session.execute("commit")
+            await asyncio.sleep(dice.choice([0, 0.01, 0.05]))
+
+    consumers = [asyncio.create_task(consume(await connect())) for _ in range(3)]
+    await asyncio.gather(
+        *[
+            produce(await connect(), random.Random(n), total // 4)  # noqa: S311
+            for n in range(4)
+        ]
+    )
+    async with asyncio.timeout(20):
+        await done.wait()
+    for consumer in consumers:
+        consumer.cancel()
+    await asyncio.gather(*consumers, return_exceptions=True)
+    assert len(claimed) == len(set(claimed)) == total

@@ -1,0 +1,160 @@
+"""What a look at children reads: as much behind a million jobs as behind few."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import asyncpg
+import psycopg
+import pytest
+
+from pgwake.database.embedded import EmbeddedServer
+from support import Connect, Connection, database_url
+from support.sql.helpers import call, claim, claim_batch, insert, pairs
+from support.sql.plans import Case, Explained, buffers, check_case
+
+pytestmark = pytest.mark.timeout(120)
+
+LEASE = "00000000-0000-0000-0000-000000000001"
+# Job 0 completed, 1 runs, 2 failed; the others wait in a queue of their own, each for
+# the one before.
+FILL = """
+insert into pgwake.jobs_live (id, queue, kind, status, has_parents_left, depends_on)
+select n, 'others', 'k', 'waiting', true, array[n - 1]
+from generate_series(1000, 1000 + {count}) as n;
+insert into pgwake.jobs_live
+  (id, queue, kind, status, lease_id, lease_expires_at, claimed_by, started_at)
+values (1, 'parents', 'k', 'running', '{lease}', now(), 'w', now());
+update pgwake.jobs_live set has_children = true where id = 1;
+insert into pgwake.jobs_finished (id, kind, status, finished_at, finished_slot)
+values (0, 'k', 'completed', now(), 7);
+insert into pgwake.jobs_failed (id, kind, status, finished_at)
+values (2, 'k', 'failed', now());
+"""
+# Queue "fresh" has children of all three; 50 of "freed" have lost their last parent.
+CHILDREN = """
+insert into pgwake.jobs_live (id, queue, kind, status, has_parents_left, depends_on)
+select n, case when n <= 150 then 'fresh' else 'freed' end, 'k', 'waiting', true,
+  array[n % 3]
+from generate_series(101, 200) as n;
+insert into pgwake.looks (queue, at, child_id)
+select 'fresh', now() - interval '2 s', n from generate_series(101, 150) as n;
+insert into pgwake.looks (queue, at, child_id, parent_id, has_failed)
+select 'freed', now() - interval '2 s', n, 0, false
+from generate_series(151, 200) as n;
+insert into pgwake.dependencies (parent_id, child_id)
+select n - 1, n from generate_series(1000, 1000 + {count}) as n
+union all select 1, n from generate_series(1000, 1010) as n;
+"""
+
+
+@pytest.fixture(scope="module", params=[1000, 1_000_000])
+def children_at(
+    request: pytest.FixtureRequest,
+    server: EmbeddedServer,
+    admin: psycopg.Connection,
+    template: str,
+) -> Iterator[str]:
+    """The superuser's URL of a database with that many children that wait."""
+    count = request.param
+    name = f"pgwake_children_{count}"
+    admin.execute(f"create database {name} template {template}")
+    url = database_url(server, name, role="postgres")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("alter table pgwake.jobs_live set (autovacuum_enabled=off)")
+        connection.execute("set session_replication_role = replica")  # no trigger
+        connection.execute(FILL.format(count=count, lease=LEASE))
+        connection.execute(CHILDREN.format(count=count))
+        connection.execute("analyze pgwake.jobs_live, pgwake.dependencies")
+    yield url
+    admin.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+async def explained(children_at: str) -> AsyncIterator[Explained]:
+    connection = await asyncpg.connect(children_at)
+    yield await Explained.start(connection)
+    await connection.close()
+
+
+LEAVES = {f"jobs_finished_{slot}_pkey" for slot in range(32)}
+INDEXES = {"jobs_live_pkey", "jobs_failed_pkey", "jobs_claim_idx", *LEAVES}
+CASES = {
+    "fresh": Case("from pgwake.claim_batch('fresh', 50)", INDEXES, 6000),
+    "freed": Case("from pgwake.claim_batch('freed', 50)", INDEXES, 4000),
+    "upkeep": Case("pgwake.look_at_children()", INDEXES, 7000),
+    "end of a parent": Case(
+        f"pgwake.complete_jobs(array[1], array['{LEASE}'::uuid])",
+        {"jobs_live_pkey"},
+        400,
+    ),
+    "results": Case(
+        "from pgwake.get_parent_results(101)", {"jobs_live_pkey"} | INDEXES, 300
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_look_at_children_rides_its_indexes_within_its_bound(
+    explained: Explained, case: str
+) -> None:
+    await check_case(explained, CASES[case])
+
+
+async def test_a_child_that_has_many_parents_costs_each_of_them_the_same(
+    connection: Connection,
+) -> None:
+    await connection.execute(
+        "insert into pgwake.jobs (kind) select 'k' from generate_series(1, 1000)"
+    )
+    await connection.execute(
+        "insert into pgwake.jobs (kind, depends_on)"
+        " select 'k', array_agg(id) from pgwake.jobs"
+    )
+    arguments = {"queue": "default", "count": 1}
+    jobs = await claim(connection, 1000)  # which sees to them all
+    first = 0
+    for n, held in enumerate(jobs[:-1]):
+        await call(connection, "complete_jobs", **pairs(held))
+        if n % 250 == 0:
+            touched = await buffers(connection, "claim_batch", **arguments)
+            first = first or touched
+            assert touched < first + 50
+        assert await claim(connection) == []
+
+
+async def test_an_old_snapshot_makes_no_cliff_of_dead_looks_at_children(
+    connect: Connect, connection: Connection
+) -> None:
+    holder = await connect()
+    await holder.execute("begin isolation level repeatable read")
+    await holder.fetchval("select pg_current_xact_id()::text")
+    parent = await insert(connection, queue="parents")
+    await connection.execute(
+        "insert into pgwake.jobs (kind, depends_on)"
+        " select 'k', array[$1::bigint] from generate_series(1, 10000)",
+        parent,
+    )
+    (held,) = await claim(connection, queue="parents")
+    await call(connection, "complete_jobs", **pairs(held))
+    while await connection.fetchval("select count(*) from pgwake.looks"):
+        await claim(connection, 1000)
+
+    cursor = (await claim_batch(connection))["cursor"]
+    assert cursor is not None
+    far = "select (clock_timestamp() + interval '59 seconds')::text"
+    cursor["keys"][1] = await connection.fetchval(far)
+    arguments = {"queue": "default", "count": 1, "cursor": cursor}
+    assert await buffers(connection, "claim_batch", **arguments) < 300
+    assert await call(connection, "look_at_children") == 0
+    look_at = "select current_setting('pgwake.children_at')::timestamptz"
+    assert await connection.fetchval(f"{look_at} > now()"), "not each second"
+
+
+async def test_a_queue_without_children_pays_nothing_for_them(
+    connection: Connection,
+) -> None:
+    await insert(connection)
+    arguments = {"queue": "default", "count": 1}
+    without = await buffers(connection, "claim_batch", **arguments)
+    parent = await insert(connection, queue="other")
+    await insert(connection, queue="other", depends_on=[parent])
+    assert await buffers(connection, "claim_batch", **arguments) <= without + 3

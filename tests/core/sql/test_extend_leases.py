@@ -1,0 +1,148 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support import Connect, Connection
+from support.sql.helpers import (
+    ABSENT,
+    Row,
+    call,
+    claim,
+    insert_many,
+    job,
+    pair,
+    pairs,
+    refused,
+    running,
+    set_clock,
+    set_queue,
+    sweep,
+)
+
+
+async def extend(connection: Connection, *jobs: Row, **arguments: Any) -> list[str]:
+    outcomes: list[str] = await call(
+        connection, "extend_leases", **pairs(*jobs), **arguments
+    )
+    return outcomes
+
+
+async def test_a_lease_runs_anew_from_now(connection: Connection) -> None:
+    held = await running(connection)
+    await set_clock(connection, "2 minutes")
+    async with connection.transaction():
+        assert await extend(connection, held) == ["extended"]
+        now = await call(connection, "now")
+
+    expires_at = (await job(connection, held["id"]))["lease_expires_at"]
+    assert expires_at == now + timedelta(minutes=5)
+
+
+async def test_its_length_is_the_callers_or_the_queues(connection: Connection) -> None:
+    await set_queue(connection, lease=timedelta(minutes=7))
+    held = await running(connection)
+    await set_clock(connection, "1 minute")
+
+    async with connection.transaction():
+        now = await call(connection, "now")
+        await extend(connection, held)
+        by_queue = (await job(connection, held["id"]))["lease_expires_at"] - now
+        await extend(connection, held, lease=timedelta(minutes=9))
+        by_caller = (await job(connection, held["id"]))["lease_expires_at"] - now
+    assert (by_queue, by_caller) == (timedelta(minutes=7), timedelta(minutes=9))
+
+
+async def test_a_lease_is_never_shortened(connection: Connection) -> None:
+    held = await running(connection)
+    before = await job(connection, held["id"])
+
+    assert await extend(connection, held, lease=timedelta(seconds=1)) == ["extended"]
+    assert await job(connection, held["id"]) == before
+
+
+async def test_nothing_else_of_the_job_changes(connection: Connection) -> None:
+    held = await running(connection)
+    before = await job(connection, held["id"])
+    await set_clock(connection, "1 minute")
+    await extend(connection, held)
+
+    after = await job(connection, held["id"])
+    changed = {column for column in before if before[column] != after[column]}
+    assert changed == {"lease_expires_at"}
+
+
+async def test_a_lease_that_ran_out_can_be_extended_until_it_is_swept(
+    connection: Connection,
+) -> None:
+    held = await running(connection)
+    await set_clock(connection, "1 hour")
+
+    assert await extend(connection, held) == ["extended"]
+    assert await sweep(connection) == 0
+
+
+async def test_one_whose_cancellation_is_asked_for_is_told_and_keeps_its_lease(
+    connection: Connection,
+) -> None:
+    held = await running(connection)
+    await call(connection, "cancel_job", job_id=held["id"])
+    await set_clock(connection, "1 minute")
+
+    assert await extend(connection, held) == ["cancel_requested"]
+    expires_at = (await job(connection, held["id"]))["lease_expires_at"]
+    assert expires_at > held["lease_expires_at"]
+
+
+@pytest.mark.parametrize("end", ["complete_job", "fail_job"])
+async def test_one_that_has_ended_is_lost(connection: Connection, end: str) -> None:
+    held = await running(connection, max_attempts=1)
+    await call(connection, end, **pair(held))
+
+    assert await extend(connection, held) == ["lease_lost"]
+
+
+async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
+    await insert_many(connection, 4)
+    a, b, lost, cancelled = await claim(connection, 4)
+    await call(connection, "release_jobs", **pairs(lost))
+    await call(connection, "cancel_job", job_id=cancelled["id"])
+    absent = {"id": ABSENT, "lease_id": a["lease_id"]}
+
+    assert await extend(connection, cancelled, b, absent, lost, a) == [
+        "cancel_requested",
+        "extended",
+        "no_such_job",
+        "lease_lost",
+        "extended",
+    ]
+
+
+@pytest.mark.parametrize("end", ["complete_job", "fail_job"])
+async def test_one_that_is_being_ended_is_not_waited_for(
+    connect: Connect, connection: Connection, end: str
+) -> None:
+    other = await connect()
+    held, beside = await running(connection), await running(connection)
+    await set_clock(other, "1 minute")
+    async with connection.transaction():
+        await call(connection, end, **pair(held))
+        outcomes = await extend(other, held, beside)
+
+    assert outcomes == ["extended", "extended"]
+    after = await job(connection, held["id"])
+    assert after["lease_expires_at"] is None
+    after = await job(connection, beside["id"])
+    assert after["lease_expires_at"] > beside["lease_expires_at"]
+
+
+@pytest.mark.parametrize(
+    "lease", [timedelta(milliseconds=999), timedelta(days=1, milliseconds=1)]
+)
+async def test_a_lease_lasts_from_a_second_to_a_day(
+    connection: Connection, lease: timedelta
+) -> None:
+    held = await running(connection)
+
+    with refused("PW003"):
+        await extend(connection, held, lease=lease)

@@ -1,0 +1,131 @@
+"""force_complete_job and force_fail_job: for a person who knows better."""
+
+import asyncio
+
+import pytest
+
+from support import Connect, Connection
+from support.sql.helpers import (
+    ABSENT,
+    call,
+    claim,
+    insert,
+    job,
+    job_in,
+    leaf,
+    pair,
+    pairs,
+    refused,
+    running,
+    waits,
+)
+
+FUNCTIONS = {"force_complete_job": "completed", "force_fail_job": "failed"}
+
+pytestmark = pytest.mark.parametrize("function", FUNCTIONS)
+
+
+async def force(
+    connection: Connection, function: str, job_id: int | None, reason: str | None = "x"
+) -> None:
+    await call(connection, function, job_id=job_id, reason=reason)
+
+
+@pytest.mark.parametrize("state", ["waiting", "pending", "running"])
+async def test_a_live_job_ends_whatever_its_state(
+    connection: Connection, function: str, state: str
+) -> None:
+    job_id = await job_in(connection, state)
+    await force(connection, function, job_id)
+
+    row = await job(connection, job_id)
+    assert row["status"] == FUNCTIONS[function]
+    assert row["status"] == "failed" or row["result"] is None
+    place = await leaf(connection, job_id)
+    assert place in ("jobs_failed", f"jobs_finished_{row['finished_slot']}")
+
+
+async def test_the_reason_is_kept_with_who_gave_it(
+    connection: Connection, function: str
+) -> None:
+    job_id = await insert(connection)
+    await force(connection, function, job_id, "done by hand")
+
+    (error,) = (await job(connection, job_id))["errors"]
+    assert error["reason"] == "forced"
+    assert error["message"] == "done by hand (by pgwake_owner)"
+
+
+@pytest.mark.parametrize("end", ["complete_job", "fail_job"])
+async def test_a_worker_that_still_runs_it_is_refused(
+    connection: Connection, function: str, end: str
+) -> None:
+    held = await running(connection)
+    await force(connection, function, held["id"])
+
+    with refused("PW002"):
+        await call(connection, end, **pair(held))
+
+
+async def test_a_worker_that_claimed_it_meanwhile_is_refused_too(
+    connect: Connect, connection: Connection, function: str
+) -> None:
+    other = await connect()
+    job_id = await insert(connection)
+    transaction = connection.transaction()
+    await transaction.start()
+    (held,) = await claim(connection)
+    task = asyncio.create_task(force(other, function, job_id))
+    await waits(other, task, connection)
+    await transaction.commit()
+    await task
+
+    for end in ("complete_jobs", "fail_jobs"):
+        assert await call(connection, end, **pairs(held)) == ["lease_lost"]
+
+
+async def test_an_end_that_comes_first_stands(
+    connect: Connect, connection: Connection, function: str
+) -> None:
+    other = await connect()
+    held = await running(connection)
+    transaction = connection.transaction()
+    await transaction.start()
+    await call(connection, "fail_job", **pair(held), retryable=False)
+    task = asyncio.create_task(force(other, function, held["id"]))
+    await waits(other, task, connection)
+    await transaction.commit()
+
+    with refused("PW001"):
+        await task
+    assert (await job(connection, held["id"]))["errors"][0]["reason"] == "failed"
+
+
+@pytest.mark.parametrize("reason", [None, ""])
+async def test_it_must_be_said_why(
+    connection: Connection, function: str, reason: str | None
+) -> None:
+    job_id = await insert(connection)
+
+    with refused("PW003"):
+        await force(connection, function, job_id, reason)
+
+
+@pytest.mark.parametrize("job_id", [ABSENT, None])
+async def test_one_that_is_not_there_is_no_such_job(
+    connection: Connection, function: str, job_id: int | None
+) -> None:
+    with refused("PW001"):
+        await force(connection, function, job_id)
+
+
+async def test_one_that_has_ended_is_no_live_job(
+    connection: Connection, function: str
+) -> None:
+    job_id = await insert(connection)
+    await force(connection, function, job_id)
+    before = await job(connection, job_id)
+
+    with refused("PW001"):
+        await force(connection, function, job_id)
+    assert await job(connection, job_id) == before

@@ -1,0 +1,27 @@
+import pytest
+
+from support import Connection
+from support.sql.helpers import ABSENT, call, job_in, refused
+
+STATES = ["waiting", "pending", "running", "completed", "failed", "cancelled"]
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_a_job_is_found_in_every_leaf_with_all_its_columns(
+    connection: Connection, state: str
+) -> None:
+    job_id = await job_in(connection, state, payload={"a": 1}, metadata={"m": 1})
+
+    found = await call(connection, "get_job", job_id=job_id)
+    assert found["status"] == state
+    assert found == await connection.fetchval(
+        "select to_jsonb(j) from pgwake.jobs as j where j.id = $1", job_id
+    )
+
+
+@pytest.mark.parametrize("job_id", [ABSENT, None])
+async def test_one_that_is_not_there_is_no_such_job(
+    connection: Connection, job_id: int | None
+) -> None:
+    with refused("PW001"):
+        await call(connection, "get_job", job_id=job_id)

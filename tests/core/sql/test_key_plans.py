@@ -1,0 +1,167 @@
+"""What a look at a concurrency key reads: as much at a million jobs as at few."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import asyncpg
+import psycopg
+import pytest
+
+from pgwake.database.embedded import EmbeddedServer
+from support import Connect, Connection, database_url
+from support.sql.helpers import call, claim, claim_batch, insert, pairs, set_queue
+from support.sql.plans import Case, Explained, buffers, check_case
+
+pytestmark = pytest.mark.timeout(120)
+
+# Key "a": half of it is scheduled at a higher priority, the others are due. Key "full"
+# has no room. Keys 1 to 20 have a job each.
+FILL = """
+insert into pgwake.jobs_live (queue, kind, status, concurrency_key, priority, run_at)
+select 'default', 'k', 'waiting', key, n % 2 * 5,
+  case n % 2 when 0 then now() - interval '1 hour' else now() + interval '1 day' end
+from generate_series(1, {count}) as n, unnest(array['a', 'full']) as key
+where key = 'a' or n <= 1000
+union all
+select 'default', 'k', 'waiting', n::text, 0, now() from generate_series(1, 20) as n
+union all
+select 'default', 'k', 'pending', 'full', 0, now()
+"""
+LOOKS = """
+insert into pgwake.looks
+select 'default', now(), key from unnest(array['a', 'full']) as key
+union all select 'default', now(), n::text from generate_series(1, 20) as n
+"""
+KEY = "jobs_key_idx"
+
+
+@pytest.fixture(scope="module", params=[1000, 1_000_000])
+def keys_at(
+    request: pytest.FixtureRequest,
+    server: EmbeddedServer,
+    admin: psycopg.Connection,
+    template: str,
+) -> Iterator[str]:
+    """The superuser's URL of a database with that many jobs waiting for one key."""
+    count = request.param
+    name = f"pgwake_keys_{count}"
+    admin.execute(f"create database {name} template {template}")
+    url = database_url(server, name, role="postgres")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("alter table pgwake.jobs_live set (autovacuum_enabled=off)")
+        connection.execute("set session_replication_role = replica")  # no trigger
+        (make_index,) = connection.execute(
+            f"select pg_get_indexdef('pgwake.{KEY}'::regclass)"
+        ).fetchone() or ("",)
+        connection.execute(f"drop index pgwake.{KEY}")
+        connection.execute(FILL.format(count=count))
+        connection.execute(make_index)
+        connection.execute(LOOKS)
+        connection.execute("analyze pgwake.jobs_live")
+    yield url
+    admin.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+async def explained(keys_at: str) -> AsyncIterator[Explained]:
+    connection = await asyncpg.connect(keys_at)
+    yield await Explained.start(connection)
+    await connection.close()
+
+
+INDEXES = {KEY, "jobs_claim_idx", "jobs_live_pkey"}
+CASES = {
+    "claim 1": Case("from pgwake.claim_batch('default', 1)", INDEXES, 700),
+    "claim 50": Case("from pgwake.claim_batch('default', 50)", INDEXES, 3000),
+    "upkeep": Case("pgwake.look_at_keys(5)", INDEXES, 500),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_look_at_a_key_rides_its_indexes_within_its_bound(
+    explained: Explained, case: str
+) -> None:
+    await check_case(explained, CASES[case])
+
+
+async def test_a_million_that_are_scheduled_before_stand_in_nobodys_way(
+    explained: Explained,
+) -> None:
+    transaction = explained.connection.transaction()
+    await transaction.start()
+    taken = await explained.connection.fetchval(
+        "select array_agg(j.concurrency_key) from pgwake.claim_jobs('default', 50) as c"
+        " join pgwake.jobs_live as j on j.id = c.id"
+    )
+    await transaction.rollback()
+    # And the one that was pending.
+    assert sorted(taken) == sorted(["a", "full", *map(str, range(1, 21))])
+
+
+async def test_a_busy_key_with_5000_jobs_costs_the_next_one_nothing(
+    connection: Connection,
+) -> None:
+    arguments = {"queue": "default", "count": 1}
+    await insert(connection, concurrency_key="z")
+    fresh = await buffers(connection, "claim_batch", **arguments)
+    await connection.execute("delete from pgwake.jobs")
+    await connection.execute("delete from pgwake.looks")
+
+    await insert(connection, concurrency_key="k")
+    await claim(connection)
+    await connection.execute(
+        "insert into pgwake.jobs (kind, concurrency_key)"
+        " select 'noop', 'k' from generate_series(1, 5000)"
+    )
+    z = await insert(connection, concurrency_key="z")
+    assert await buffers(connection, "claim_batch", **arguments) < fresh + 100
+    assert [job["id"] for job in await claim(connection)] == [z]
+    # And when its looks are many, they are read once.
+    await connection.execute(
+        "insert into pgwake.looks select 'default', now(), 'k'"
+        " from generate_series(1, 5000)"
+    )
+    z = await insert(connection, concurrency_key="z2")
+    assert [job["id"] for job in await claim(connection)] == [z]
+    assert await claim(connection) == []
+    assert await connection.fetchval("select count(*) from pgwake.looks") == 0
+
+
+async def test_an_old_snapshot_makes_no_cliff_of_dead_looks(
+    connect: Connect, connection: Connection
+) -> None:
+    holder = await connect()
+    await holder.execute("begin isolation level repeatable read")
+    await holder.fetchval("select pg_current_xact_id()::text")
+    await connection.execute(
+        "insert into pgwake.looks select 'default', now() - interval '1 minute',"
+        " 'gone' from generate_series(1, 20000)"
+    )
+    while await connection.fetchval("select count(*) from pgwake.looks"):
+        await claim(connection)
+
+    cursor = (await claim_batch(connection))["cursor"]
+    assert cursor is not None
+    far = "select (clock_timestamp() + interval '59 seconds')::text"
+    cursor["keys"][1] = await connection.fetchval(far)
+    arguments = {"queue": "default", "count": 1}
+    assert await buffers(connection, "claim_batch", **arguments, cursor=cursor) < 100
+    assert await buffers(connection, "claim_batch", **arguments) > 100
+
+    job_id = await insert(connection, concurrency_key="new")
+    row = await claim_batch(connection, cursor=cursor)
+    assert row["ids"] == [job_id]
+    assert row["cursor"]["keys"][1] is not None, "the look from the head is kept"
+
+
+async def test_a_queue_without_keys_pays_three_buffers_for_them(
+    connection: Connection,
+) -> None:
+    await insert(connection)
+    await set_queue(connection)
+    arguments = {"queue": "default", "count": 1}
+    without = await buffers(connection, "claim_batch", **arguments)
+    await insert(connection, queue="other", concurrency_key="a")
+    assert await buffers(connection, "claim_batch", **arguments) <= without + 3
+    assert await call(connection, "look_at_keys") == 0
+    (job,) = await claim(connection)
+    await call(connection, "complete_jobs", **pairs(job))

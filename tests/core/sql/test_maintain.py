@@ -1,0 +1,116 @@
+from typing import Any
+
+import pytest
+
+from support import Connect, Connection
+from support.sql.helpers import (
+    call,
+    claim,
+    flush_statistics,
+    insert,
+    insert_many,
+    refused,
+    running,
+    set_clock,
+    status,
+)
+
+STEPS = {"sweep": 1, "fold": 2, "retention": 3, "analyze": 4, "recount": 5}
+
+
+async def maintain(connection: Connection, step: str | None = None) -> dict[str, Any]:
+    done: dict[str, Any] = await call(connection, "maintain", step=step)
+    return done
+
+
+async def test_without_a_step_it_sweeps_and_folds(connection: Connection) -> None:
+    held = await running(connection)
+    await set_clock(connection, "1 hour")
+
+    done = await maintain(connection)
+    crashed = ["default", "noop", 1, 0, 0]
+    assert done == {"sweep": 1, "crashed": [crashed], "fold": 2}
+    assert await status(connection, held["id"]) == "pending"
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_one_step_does_only_that(connection: Connection, step: str) -> None:
+    assert await maintain(connection, step) == {step: 0}
+
+
+async def test_a_sweep_tells_what_crashed_by_queue_and_kind(
+    connection: Connection,
+) -> None:
+    for kind in ("a", "a", "b"):
+        await insert(connection, kind)
+    await claim(connection, 3)
+    await set_clock(connection, "1 hour")
+
+    done = await maintain(connection, "sweep")
+    assert done["sweep"] == 3
+    assert sorted(done["crashed"]) == [
+        ["default", "a", 2, 0, 0],
+        ["default", "b", 1, 0, 0],
+    ]
+
+
+async def test_a_fold_tells_how_many_rows_it_took_in(connection: Connection) -> None:
+    for _ in range(3):
+        await insert(connection)
+
+    assert await maintain(connection, "fold") == {"fold": 3}
+    assert await maintain(connection, "fold") == {"fold": 0}
+
+
+async def test_an_analyze_refreshes_what_changed_much(connection: Connection) -> None:
+    await insert_many(connection, 1500)
+    await flush_statistics(connection)
+
+    assert await maintain(connection, "analyze") == {"analyze": 1}
+    analyzed = "select reltuples from pg_class where oid = 'pgwake.jobs_live'::regclass"
+    assert await connection.fetchval(analyzed) == 1500
+    await flush_statistics(connection)
+    assert await maintain(connection, "analyze") == {"analyze": 0}
+
+
+async def test_an_analyze_does_not_wait_for_another(
+    connect: Connect, connection: Connection
+) -> None:
+    await insert_many(connection, 1500)
+    await flush_statistics(connection)
+    other = await connect()
+    async with other.transaction():
+        await other.execute("lock table pgwake.jobs_live in exclusive mode")
+        assert await maintain(connection, "analyze") == {"analyze": 0}
+    assert await maintain(connection, "analyze") == {"analyze": 1}
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_step_that_another_session_does_is_skipped(
+    connect: Connect, connection: Connection, step: str
+) -> None:
+    other = await connect()
+    async with connection.transaction():
+        assert step in await maintain(connection, step)
+        assert await maintain(other, step) == {}
+        others = [another for another in STEPS if another != step]
+        assert [await maintain(other, another) for another in others] == [
+            {another: 0} for another in others
+        ]
+    assert step in await maintain(other, step)
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_the_lock_of_a_step_is_the_one_that_is_documented(
+    connect: Connect, connection: Connection, step: str
+) -> None:
+    other = await connect()
+    await connection.execute(f"select pg_advisory_lock(1885828971, {STEPS[step]})")
+
+    assert await maintain(other, step) == {}
+
+
+@pytest.mark.parametrize("step", ["", "vacuum", "Sweep"])
+async def test_an_unknown_step_is_refused(connection: Connection, step: str) -> None:
+    with refused("PW003"):
+        await maintain(connection, step)

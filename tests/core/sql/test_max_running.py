@@ -1,0 +1,242 @@
+"""max_running: how many jobs of a queue run at once."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from support import Connect, Connection
+from support.sql.helpers import (
+    Listener,
+    call,
+    claim,
+    claim_batch,
+    insert,
+    insert_many,
+    pair,
+    pairs,
+    refused,
+    set_clock,
+    set_queue,
+    sweep,
+)
+
+RUNNING = "select count(*) from pgwake.jobs_live where status = 'running'"
+
+
+async def test_no_more_run_at_once(connection: Connection) -> None:
+    await set_queue(connection, max_running=3)
+    await insert_many(connection, 5)
+
+    jobs = await claim(connection, 100)
+    assert len(jobs) == 3
+    assert await claim(connection, 100) == []
+    await call(connection, "complete_jobs", **pairs(*jobs[:2]))
+    assert len(await claim(connection, 100)) == 2
+
+
+async def test_what_is_left_has_no_time_until_a_job_ends(
+    connection: Connection,
+) -> None:
+    await set_queue(connection, max_running=1)
+    await insert_many(connection, 2)
+    assert (await claim_batch(connection, 9))["next_run_at"] is None
+    row = await claim_batch(connection, 9)
+    assert (row["ids"], row["next_run_at"]) == ([], None)
+
+
+async def test_other_queues_are_not_limited(connection: Connection) -> None:
+    await set_queue(connection, max_running=1)
+    await insert_many(connection, 3, queue="other")
+    assert len(await claim(connection, 3, queue="other")) == 3
+
+
+async def test_a_claim_says_whether_its_queue_is_limited(
+    connection: Connection,
+) -> None:
+    limited = "select is_limited from pgwake.claim_batch('default', 1)"
+    assert await connection.fetchval(limited) is False
+    await set_queue(connection, max_running=1)
+    assert await connection.fetchval(limited) is True
+    await set_queue(connection, max_running=None, rate_limit=5.0)
+    assert await connection.fetchval(limited) is True
+
+
+async def test_two_open_claims_never_exceed_it(
+    connect: Connect, connection: Connection
+) -> None:
+    await set_queue(connection, max_running=1)
+    await insert_many(connection, 2)
+    other = await connect()
+    async with connection.transaction():
+        assert len(await claim(connection)) == 1
+        row = await claim_batch(other)
+        assert row["ids"] == []
+        assert row["next_run_at"] <= row["claimed_at"], "look again soon"
+    assert await claim(other) == []
+
+
+async def test_sixteen_claimers_never_exceed_it(
+    connect: Connect, connection: Connection
+) -> None:
+    await set_queue(connection, max_running=3)
+    await insert_many(connection, 500)
+    seen: list[int] = []
+    done = 0
+
+    async def work() -> None:
+        nonlocal done
+        session = await connect()
+        while done < 500:
+            jobs = await claim(session, 2)
+            if jobs:
+                seen.append(await session.fetchval(RUNNING))
+                await call(session, "complete_jobs", **pairs(*jobs))
+                done += len(jobs)
+            else:
+                await asyncio.sleep(0.001)
+
+    await asyncio.gather(*(work() for _ in range(16)))
+    assert done == 500
+    assert max(seen) == 3
+
+
+async def test_suspects_count_too(connection: Connection) -> None:
+    await set_queue(connection, max_running=1)
+    await insert(connection, crash_count=2)
+    await insert(connection)
+    assert len(await claim(connection)) == 1
+    row = await claim_batch(connection, suspects=True)
+    assert (row["ids"], row["next_run_at"]) == ([], None)
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["complete", "fail", "retry", "release", "snooze", "cancel", "crash", "force"],
+)
+async def test_each_end_of_a_job_wakes_who_sleeps(
+    connect: Connect, connection: Connection, end: str
+) -> None:
+    await set_queue(connection, max_running=1)
+    await insert_many(connection, 2)
+    (job,) = await claim(connection, worker="w1")
+    listener = await Listener.with_bells(await connect(), "default")
+    far = timedelta(hours=1)
+    if end == "complete":
+        await call(connection, "complete_job", **pair(job))
+    elif end == "fail":
+        await call(connection, "fail_job", **pair(job), retryable=False)
+    elif end == "retry":
+        await call(connection, "fail_job", **pair(job), retry_in=far)
+    elif end == "release":
+        await call(connection, "release_jobs", **pairs(job))
+    elif end == "snooze":
+        await call(connection, "snooze_job", **pair(job), delay=far)
+    elif end == "cancel":
+        await call(connection, "cancel_job", job_id=job["id"])
+        await call(connection, "fail_job", **pair(job))
+    elif end == "crash":
+        await call(connection, "release_worker_jobs", worker="w1")
+    else:
+        await call(connection, "force_fail_job", job_id=job["id"], reason="by hand")
+    assert set(await listener.heard()) == {"default"}
+    assert len(await claim(connection)) == 1
+
+
+async def test_the_end_of_a_job_in_a_queue_without_limits_is_silent(
+    connect: Connect, connection: Connection
+) -> None:
+    await set_queue(connection, "other", max_running=1)
+    await insert_many(connection, 2)
+    jobs = await claim(connection, 2)
+    listener = await Listener.with_bells(await connect(), "default", "other")
+    await call(connection, "complete_job", **pair(jobs[0]))
+    await call(connection, "fail_job", **pair(jobs[1]), retryable=False)
+    assert await listener.heard() == []
+
+
+async def test_a_dead_workers_jobs_are_swept_though_the_queue_is_full(
+    connection: Connection,
+) -> None:
+    await set_queue(connection, max_running=1)
+    await insert_many(connection, 6)
+    assert len(await claim(connection)) == 1  # and its worker dies
+    assert await claim(connection) == []
+    await set_clock(connection, "1 hour")
+    assert await sweep(connection) == 1
+
+    ended = 0
+    while jobs := await claim(connection):
+        await call(connection, "complete_jobs", **pairs(*jobs))
+        ended += len(jobs)
+    assert ended == 6
+
+
+async def test_a_raised_limit_holds_at_once_and_a_lowered_one_ends_nothing(
+    connect: Connect, connection: Connection
+) -> None:
+    await set_queue(connection, max_running=1)
+    await insert_many(connection, 6)
+    jobs = await claim(connection, 9)
+    listener = await Listener.with_bells(await connect(), "default")
+    await set_queue(connection, max_running=3)
+    assert await listener.heard() == ["default"]
+    jobs += await claim(connection, 9)
+    assert len(jobs) == 3
+
+    await set_queue(connection, max_running=1)
+    await call(connection, "complete_jobs", **pairs(*jobs[:2]))
+    assert await claim(connection) == []
+    await call(connection, "complete_jobs", **pairs(jobs[2]))
+    assert len(await claim(connection, 9)) == 1
+
+
+async def test_keys_and_max_running_hold_together(connection: Connection) -> None:
+    await set_queue(connection, max_running=2, key_limit=2)
+    for key in "aaabbb":
+        await insert(connection, concurrency_key=key)
+    jobs = await claim(connection, 9)
+    assert len(jobs) == 2
+    assert await claim(connection, 9) == []
+
+
+async def test_a_claim_that_rolls_back_gives_the_room_back(
+    connect: Connect, connection: Connection
+) -> None:
+    await set_queue(connection, max_running=1)
+    await insert_many(connection, 1)
+    other = await connect()
+    transaction = connection.transaction()
+    await transaction.start()
+    assert len(await claim(connection)) == 1
+    await transaction.rollback()
+    assert len(await claim(other)) == 1
+
+
+async def test_an_open_change_of_the_policy_holds_up_no_claim(
+    connect: Connect, connection: Connection
+) -> None:
+    await set_queue(connection, max_running=2)
+    await insert_many(connection, 2)
+    other = await connect()
+    async with connection.transaction():
+        await set_queue(connection, max_running=3)
+        assert len(await claim(other, 2)) == 2
+
+
+async def test_under_repeatable_read_it_is_refused_with_a_reason(
+    connection: Connection,
+) -> None:
+    await set_queue(connection, max_running=2)
+    await insert_many(connection, 2)
+    with refused("PW003"):
+        async with connection.transaction(isolation="repeatable_read"):
+            await claim(connection)
+
+
+@pytest.mark.parametrize("most", [0, -1, 100_001])
+async def test_a_limit_out_of_range_is_refused(
+    connection: Connection, most: int
+) -> None:
+    with refused("23514", "queues_max_running_is_1_to_100000"):
+        await set_queue(connection, max_running=most)

@@ -1,0 +1,247 @@
+"""Channel pgwake, while one sleeps: the queue's name, once a statement, at commit."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from core.sql.test_payloads_and_names import NAMES
+from support import Connect, Connection
+from support.sql.helpers import (
+    Listener,
+    Row,
+    call,
+    claim,
+    insert,
+    insert_many,
+    job_in,
+    pair,
+    pairs,
+    rows,
+    running,
+    set_queue,
+    sweep,
+)
+
+
+@pytest.fixture
+async def listener(connect: Connect) -> Listener:
+    queues = ("default", "q", "q0", "q1", "q2", "old", "new")
+    return await Listener.with_bells(await connect(), *queues)
+
+
+INSERTS = {
+    "a plain insert": "insert into pgwake.jobs (kind) values ('a')",
+    "several rows": "insert into pgwake.jobs (kind) values ('a'), ('b'), ('c')",
+    "from a select": "insert into pgwake.jobs (kind)"
+    " select 'a' from generate_series(1, 9)",
+    "due later": "insert into pgwake.jobs (kind, run_at)"
+    " values ('a', now() + interval '1 year')",
+    "one of two conflicting": "insert into pgwake.jobs (kind, unique_key)"
+    " values ('a', 'k'), ('a', 'k') on conflict do nothing",
+    "enqueue": "select pgwake.enqueue('a')",
+}
+
+
+@pytest.mark.parametrize("way", INSERTS)
+async def test_a_statement_that_adds_jobs_rings_once(
+    connection: Connection, listener: Listener, way: str
+) -> None:
+    await connection.execute(INSERTS[way])
+
+    assert await listener.heard() == ["default"]
+
+
+async def test_ten_thousand_rows_ring_once(
+    connection: Connection, listener: Listener
+) -> None:
+    await insert_many(connection, 10000)
+
+    assert await listener.heard() == ["default"]
+
+
+async def test_copy_rings_once(connection: Connection, listener: Listener) -> None:
+    await connection.copy_records_to_table(
+        "jobs",
+        schema_name="pgwake",
+        columns=["kind", "queue"],
+        records=[("a", "q")] * 1000,
+    )
+
+    assert await listener.heard() == ["q"]
+
+
+async def test_a_statement_rings_once_for_each_queue(
+    connection: Connection, listener: Listener
+) -> None:
+    await connection.execute(
+        "insert into pgwake.jobs (kind, queue)"
+        " select 'a', 'q' || n % 3 from generate_series(1, 100) as n"
+    )
+
+    assert sorted(await listener.heard()) == ["q0", "q1", "q2"]
+
+
+async def test_each_commit_rings_anew(
+    connection: Connection, listener: Listener
+) -> None:
+    for _ in range(3):
+        await insert(connection)
+
+    assert await listener.heard() == ["default"] * 3
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        (
+            "insert into pgwake.jobs (kind, unique_key) values ('a', 'k')"
+            " on conflict do nothing"
+        ),
+        "select pgwake.enqueue('a', unique_key => 'k')",
+        "insert into pgwake.jobs (kind) select 'a' where false",
+    ],
+)
+async def test_a_statement_that_adds_nothing_is_silent(
+    connection: Connection, listener: Listener, statement: str
+) -> None:
+    await insert(connection, "a", unique_key="k")
+    await listener.heard()
+    await connection.execute(statement)
+
+    assert await listener.heard() == []
+
+
+async def test_a_rollback_is_silent(connection: Connection, listener: Listener) -> None:
+    transaction = connection.transaction()
+    await transaction.start()
+    await insert(connection)
+    await transaction.rollback()
+
+    assert await listener.heard() == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_the_payload_is_the_very_name(
+    connection: Connection, connect: Connect, name: str
+) -> None:
+    listener = await Listener.with_bells(await connect(), name)
+    await insert(connection, queue=name)
+
+    assert await listener.heard() == [name]
+
+
+Back = Callable[[Connection, Row], Awaitable[Any]]
+BACK: dict[str, Back] = {
+    "a failed attempt": lambda c, held: call(c, "fail_job", **pair(held)),
+    "a release": lambda c, held: call(c, "release_jobs", **pairs(held)),
+    "a snooze": lambda c, held: call(
+        c, "snooze_job", **pair(held), delay=timedelta(hours=1)
+    ),
+    "a lease that ran out": lambda c, _: sweep(c, "1 hour"),
+    "a dead worker": lambda c, _: rows(c, "release_worker_jobs", worker="w1"),
+}
+
+
+@pytest.mark.parametrize("way", BACK)
+async def test_every_way_back_to_pending_rings(
+    connection: Connection, listener: Listener, way: str
+) -> None:
+    held = await running(connection, queue="q")
+    await listener.heard()
+    await BACK[way](connection, held)
+
+    assert await listener.heard() == ["q"]
+
+
+async def test_a_crash_into_quarantine_rings_too(
+    connection: Connection, listener: Listener
+) -> None:
+    await running(connection, crash_count=2)
+    await listener.heard()
+    await rows(connection, "release_worker_jobs", worker="w1")
+
+    assert await listener.heard() == ["default"]
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+async def test_a_retry_by_hand_rings(
+    connection: Connection, listener: Listener, state: str
+) -> None:
+    job_id = await job_in(connection, state, queue="q")
+    await listener.heard()
+    await call(connection, "retry_job", job_id=job_id)
+
+    assert await listener.heard() == ["q"]
+
+
+async def test_a_replaced_job_rings_in_its_new_queue(
+    connection: Connection, listener: Listener
+) -> None:
+    arguments = {"kind": "a", "unique_key": "k", "on_conflict": "replace"}
+    await call(connection, "enqueue", queue="old", **arguments)
+    await listener.heard()
+    await call(connection, "enqueue", queue="new", **arguments)
+
+    assert await listener.heard() == ["new"]
+
+
+async def test_a_batch_rings_once_for_each_queue(
+    connection: Connection, listener: Listener
+) -> None:
+    held: list[Row] = []
+    for queue in ("q1", "q2"):
+        await insert_many(connection, 20, queue)
+        held += await claim(connection, 20, queue)
+    await listener.heard()
+    await call(connection, "release_jobs", **pairs(*held))
+
+    assert sorted(await listener.heard()) == ["q1", "q2"]
+
+
+ENDS: dict[str, Back] = {
+    "complete": lambda c, held: call(c, "complete_job", **pair(held)),
+    "fail": lambda c, held: call(c, "fail_job", **pair(held), retryable=False),
+    "force": lambda c, held: call(c, "force_fail_job", job_id=held["id"], reason="x"),
+    "ask to cancel": lambda c, held: call(c, "cancel_job", job_id=held["id"]),
+    "extend": lambda c, held: call(c, "extend_leases", **pairs(held)),
+}
+
+
+@pytest.mark.parametrize("way", ENDS)
+async def test_nothing_else_rings(
+    connection: Connection, listener: Listener, way: str
+) -> None:
+    held = await running(connection)
+    await listener.heard()
+    await ENDS[way](connection, held)
+
+    assert await listener.heard() == []
+
+
+async def test_a_claim_is_silent(connection: Connection, listener: Listener) -> None:
+    await insert(connection)
+    await listener.heard()
+    await claim(connection)
+
+    assert await listener.heard() == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update pgwake.queues set paused_until = null where name = 'q'",
+        "update pgwake.queues set max_attempts = 3 where name = 'q'",
+        "delete from pgwake.queues where name = 'q'",
+    ],
+)
+async def test_a_resumed_queue_or_a_changed_policy_rings(
+    connection: Connection, listener: Listener, statement: str
+) -> None:
+    await connection.execute("insert into pgwake.queues values ('q', 'infinity')")
+    await set_queue(connection, "other")
+    await listener.heard()
+    await connection.execute(statement)
+
+    assert await listener.heard() == ["q"]

@@ -1,0 +1,214 @@
+"""What a partitioned table means for people's own SQL, and what holds them."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support import Connect, Connection
+from support.sql.helpers import (
+    call,
+    claim,
+    insert,
+    job,
+    leaf,
+    pair,
+    pairs,
+    refused,
+    running,
+    status,
+    waits,
+)
+
+LONG = timedelta(hours=1)
+COMPLETE_BY_HAND = (
+    "update pgwake.jobs set status = 'completed', finished_at = now(),"
+    " finished_slot = 3, lease_expires_at = null where id = $1"
+)
+
+
+async def test_an_insert_can_return_the_row(connection: Connection) -> None:
+    row = await connection.fetchrow(
+        "insert into pgwake.jobs (kind) values ('a') returning id, status, run_at"
+    )
+
+    assert row is not None
+    assert (row["id"], row["status"]) == (1, "pending")
+
+
+@pytest.mark.parametrize("target", ["(kind, unique_key)", "(id)"])
+async def test_on_conflict_takes_no_target(connection: Connection, target: str) -> None:
+    with refused("42P10"):
+        await connection.execute(
+            "insert into pgwake.jobs (kind, unique_key) values ('a', 'k')"
+            f" on conflict {target} do nothing"
+        )
+
+
+async def test_on_conflict_do_nothing_without_a_target_skips_a_taken_key(
+    connection: Connection,
+) -> None:
+    answers = [
+        await connection.execute(
+            "insert into pgwake.jobs (kind, unique_key) values ('a', 'k')"
+            " on conflict do nothing"
+        )
+        for _ in range(2)
+    ]
+
+    assert answers == ["INSERT 0 1", "INSERT 0 0"]
+
+
+async def test_no_foreign_key_can_point_at_a_job(connection: Connection) -> None:
+    with refused("42830"):
+        await connection.execute(
+            "create table mine (job_id bigint references pgwake.jobs (id))"
+        )
+
+
+async def test_a_hand_made_end_moves_the_row(connection: Connection) -> None:
+    held = await running(connection)
+
+    assert await connection.execute(COMPLETE_BY_HAND, held["id"]) == "UPDATE 1"
+    assert await leaf(connection, held["id"]) == "jobs_finished_3"
+    assert await call(connection, "complete_jobs", **pairs(held)) == ["completed"]
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        ("status = 'running'", "lease_matches_status"),
+        ("status = 'failed'", "end_matches_status"),
+        ("status = 'completed', finished_slot = 3", "end_matches_status"),
+        ("lease_id = gen_random_uuid()", "lease_matches_status"),
+        ("finished_at = now()", "end_matches_status"),
+        ("started_at = now()", "lease_matches_status"),
+        ("priority = 101", "priority_is_minus_100_to_100"),
+    ],
+)
+async def test_a_hand_made_change_is_held_by_the_checks(
+    connection: Connection, change: str, check: str
+) -> None:
+    job_id = await insert(connection)
+
+    with refused("23514", by=f"jobs_{check}"):
+        await connection.execute(f"update pgwake.jobs set {change} where id = {job_id}")
+
+
+async def test_a_row_leaves_its_leaf_only_by_the_parent(connection: Connection) -> None:
+    job_id = await insert(connection)
+
+    with refused("23514"):
+        await connection.execute(
+            "update pgwake.jobs_live set status = 'failed', finished_at = now()"
+            f" where id = {job_id}"
+        )
+
+
+@pytest.mark.parametrize("function", ["complete_jobs", "fail_jobs", "release_jobs"])
+async def test_who_waited_for_a_row_that_was_moved_by_hand_must_repeat(
+    connect: Connect, connection: Connection, function: str
+) -> None:
+    other = await connect()
+    held = await running(connection)
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(COMPLETE_BY_HAND, held["id"])
+    task = asyncio.create_task(call(other, function, **pairs(held)))
+    await waits(other, task, connection)
+    await transaction.commit()
+
+    with refused("40001") as caught:
+        await task
+    assert "moved to another partition" in str(caught.value)
+    expected = "completed" if function == "complete_jobs" else "lease_lost"
+    assert await call(other, function, **pairs(held)) == [expected]
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "repeatable_read"])
+async def test_two_hand_made_changes_of_one_row_that_moves_conflict(
+    connect: Connect, connection: Connection, isolation: Any
+) -> None:
+    other = await connect()
+    held = await running(connection)
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(COMPLETE_BY_HAND, held["id"])
+
+    async def change() -> None:
+        async with other.transaction(isolation=isolation):
+            await other.execute("update pgwake.jobs set priority = 1")
+
+    task = asyncio.create_task(change())
+    await waits(other, task, connection)
+    await transaction.commit()
+
+    with refused("40001"):
+        await task
+
+
+async def test_who_waited_for_a_row_that_a_function_ended_finds_it_gone(
+    connect: Connect, connection: Connection
+) -> None:
+    other = await connect()
+    held = await running(connection)
+    transaction = connection.transaction()
+    await transaction.start()
+    await call(connection, "complete_job", **pair(held))
+    change = "update pgwake.jobs set priority = 1 where id = $1"
+    task = asyncio.create_task(other.execute(change, held["id"]))
+    await waits(other, task, connection)
+    await transaction.commit()
+
+    assert await task == "UPDATE 0"
+    assert (await job(connection, held["id"]))["priority"] == 0
+
+
+@pytest.mark.parametrize("function", ["complete_job", "fail_job", "snooze_job"])
+async def test_in_repeatable_read_a_job_that_changed_is_a_serialization_failure(
+    connect: Connect, connection: Connection, function: str
+) -> None:
+    other = await connect()
+    held = await running(connection)
+    arguments = {"delay": LONG} if function == "snooze_job" else {}
+    async with other.transaction(isolation="repeatable_read"):
+        await other.fetch("select from pgwake.jobs")
+        await call(connection, "extend_leases", **pairs(held), lease=LONG)
+        with refused("40001"):
+            await call(other, function, **pair(held), **arguments)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_delete_finds_a_job_wherever_it_lies(
+    connection: Connection, ended: bool
+) -> None:
+    held = await running(connection)
+    if ended:
+        await call(connection, "complete_job", **pair(held))
+
+    statement = "delete from pgwake.jobs where id = $1"
+    assert await connection.execute(statement, held["id"]) == "DELETE 1"
+    outcomes = await call(connection, "complete_jobs", **pairs(held))
+    assert outcomes == ["no_such_job"]
+
+
+async def test_what_is_inserted_into_the_live_leaf_itself_is_claimed_too(
+    connection: Connection,
+) -> None:
+    await connection.execute("insert into pgwake.jobs_live (kind) values ('a')")
+
+    assert len(await claim(connection)) == 1
+
+
+async def test_a_reader_sees_a_job_once_while_it_moves(
+    connect: Connect, connection: Connection
+) -> None:
+    other = await connect()
+    held = await running(connection)
+    async with other.transaction(isolation="repeatable_read"):
+        assert await status(other, held["id"]) == "running"
+        await call(connection, "complete_job", **pair(held))
+        assert await status(other, held["id"]) == "running"
+    rows = await other.fetch("select status from pgwake.jobs")
+    assert [tuple(row) for row in rows] == [("completed",)]

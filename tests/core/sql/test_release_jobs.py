@@ -1,0 +1,201 @@
+"""release_jobs gives back unburnt, snooze_job puts off."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support import Connect, Connection
+from support.sql.helpers import (
+    ABSENT,
+    Row,
+    call,
+    claim,
+    insert,
+    insert_many,
+    job,
+    pair,
+    pairs,
+    refused,
+    running,
+    set_clock,
+    waits,
+)
+
+REASONS = ["unstarted", "shutdown", "unknown_kind"]
+
+
+async def release(connection: Connection, *jobs: Row, **arguments: Any) -> list[str]:
+    outcomes: list[str] = await call(
+        connection, "release_jobs", **pairs(*jobs), **arguments
+    )
+    return outcomes
+
+
+@pytest.mark.parametrize("reason", REASONS)
+async def test_a_released_job_is_as_if_never_claimed(
+    connection: Connection, reason: str
+) -> None:
+    job_id = await insert(connection, attempt=3)
+    before = await job(connection, job_id)
+    (held,) = await claim(connection)
+
+    assert await release(connection, held, reason=reason) == ["released"]
+    after = await job(connection, job_id)
+    unlike = {"unstarted": set(), "shutdown": {"bounce_count"}}
+    expected = unlike.get(reason, {"bounce_count", "run_at"})
+    assert {column for column in before if before[column] != after[column]} == expected
+
+
+async def test_it_is_due_again_at_once(connection: Connection) -> None:
+    held = await running(connection)
+    await release(connection, held)
+
+    (again,) = await claim(connection)
+    assert (again["id"], again["attempt"]) == (held["id"], 1)
+
+
+async def test_the_twentieth_shutdown_counts_the_attempt_after_all(
+    connection: Connection,
+) -> None:
+    await insert(connection)
+    attempts = []
+    for _ in range(21):
+        (held,) = await claim(connection)
+        await release(connection, held, reason="shutdown")
+        row = await job(connection, held["id"])
+        attempts.append((row["bounce_count"], row["attempt"]))
+
+    expected = [(n, 0) for n in range(1, 20)] + [(20, 1), (21, 2)]
+    assert attempts == expected
+
+
+@pytest.mark.parametrize("reason", ["unstarted", "unknown_kind"])
+async def test_other_reasons_never_count_the_attempt(
+    connection: Connection, reason: str
+) -> None:
+    held = await running(connection, bounce_count=50)
+    await release(connection, held, reason=reason)
+
+    assert (await job(connection, held["id"]))["attempt"] == 0
+
+
+@pytest.mark.parametrize(
+    ("bounce_count", "seconds"),
+    [(0, 1), (1, 2), (5, 32), (8, 256), (9, 300), (1000, 300), (2147483647, 300)],
+)
+async def test_an_unknown_kind_waits_twice_as_long_each_time_up_to_five_minutes(
+    connection: Connection, bounce_count: int, seconds: int
+) -> None:
+    held = await running(connection, bounce_count=bounce_count)
+    async with connection.transaction():
+        await release(connection, held, reason="unknown_kind")
+        now = await call(connection, "now")
+
+    assert (await job(connection, held["id"]))["run_at"] == now + timedelta(
+        seconds=seconds
+    )
+
+
+@pytest.mark.parametrize("reason", REASONS)
+async def test_one_whose_cancellation_was_asked_for_is_cancelled_instead(
+    connection: Connection, reason: str
+) -> None:
+    held = await running(connection)
+    await call(connection, "cancel_job", job_id=held["id"])
+
+    assert await release(connection, held, reason=reason) == ["cancel_requested"]
+    assert (await job(connection, held["id"]))["status"] == "cancelled"
+
+
+async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
+    await insert_many(connection, 4)
+    a, b, lost, cancelled = await claim(connection, 4)
+    await call(connection, "complete_job", **pair(lost))
+    await call(connection, "cancel_job", job_id=cancelled["id"])
+    absent = {"id": ABSENT, "lease_id": a["lease_id"]}
+
+    assert await release(connection, cancelled, b, absent, lost, a) == [
+        "cancel_requested",
+        "released",
+        "no_such_job",
+        "lease_lost",
+        "released",
+    ]
+
+
+@pytest.mark.parametrize("reason", [None, "", "failed"])
+async def test_an_unknown_reason_is_refused(
+    connection: Connection, reason: str | None
+) -> None:
+    held = await running(connection)
+
+    with refused("PW003"):
+        await release(connection, held, reason=reason)
+
+
+async def test_a_release_waits_for_whoever_has_a_row_with_nothing_in_its_hands(
+    connect: Connect, connection: Connection
+) -> None:
+    other, third = await connect(), await connect()
+    await insert_many(connection, 2)
+    jobs = await claim(connection, 2)
+    await call(connection, "cancel_job", job_id=jobs[0]["id"])
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(
+        "select from pgwake.jobs_live where id = $1 for update", jobs[0]["id"]
+    )
+
+    completing = asyncio.create_task(call(other, "complete_jobs", **pairs(*jobs)))
+    await waits(other, completing, connection)
+    releasing = asyncio.create_task(release(third, *jobs))
+    await waits(third, releasing, connection)
+    await transaction.commit()
+
+    assert await completing == ["completed", "completed"]
+    assert await releasing == ["lease_lost", "lease_lost"]
+
+
+async def test_a_snoozed_job_is_due_after_the_delay_and_unburnt(
+    connection: Connection,
+) -> None:
+    await set_clock(connection, "1 day")
+    held = await running(connection, attempt=2)
+    async with connection.transaction():
+        delay = timedelta(hours=1)
+        outcome = await call(connection, "snooze_job", **pair(held), delay=delay)
+        now = await call(connection, "now")
+
+    assert outcome == "released"
+    row = await job(connection, held["id"])
+    assert (row["status"], row["attempt"], row["bounce_count"]) == ("pending", 2, 0)
+    assert row["run_at"] == now + delay
+    await set_clock(connection, "1 day 1 hour")
+    assert [j["id"] for j in await claim(connection)] == [held["id"]]
+
+
+async def test_a_snooze_honours_a_cancellation_that_was_asked_for(
+    connection: Connection,
+) -> None:
+    held = await running(connection)
+    await call(connection, "cancel_job", job_id=held["id"])
+
+    arguments = {**pair(held), "delay": timedelta(hours=1)}
+    assert await call(connection, "snooze_job", **arguments) == "cancel_requested"
+    assert (await job(connection, held["id"]))["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("delay", [None, "-1 ms", "10 years 1 ms", "178000000 years"])
+async def test_a_snooze_lasts_up_to_ten_years(
+    connection: Connection, delay: str | None
+) -> None:
+    held = await running(connection)
+
+    with refused("PW003"):
+        await connection.execute(
+            "select pgwake.snooze_job($1, $2, $3::text::interval)",
+            *pair(held).values(),
+            delay,
+        )

@@ -1,0 +1,323 @@
+"""The counts of get_queue_stats are those of the rows, whatever happened to them."""
+
+import asyncio
+import json
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support import Connect, Connection
+from support.sql.comparison import COUNTED, TALLIED
+from support.sql.helpers import (
+    Row,
+    call,
+    claim,
+    insert,
+    insert_many,
+    job_in,
+    pair,
+    pairs,
+    rows,
+    set_clock,
+    set_queue,
+)
+
+SAME = f"select ({COUNTED}) is not distinct from ({TALLIED})"
+STATES = ["waiting", "pending", "running", "completed", "failed", "cancelled"]
+BUFFERS = "explain (analyze, buffers, timing off, format json) select * from "
+
+
+async def are_right(connection: Connection) -> bool:
+    """Are they as counted, in one snapshot; queues that are empty left out?"""
+    return bool(await connection.fetchval(SAME))
+
+
+async def one_of_each(connection: Connection, queue: str = "default") -> None:
+    for state in sorted(STATES, key=["pending", "waiting"].__contains__):
+        await job_in(connection, state, queue=queue)
+
+
+async def step(connection: Connection, chance: random.Random) -> None:
+    """Do something to some jobs."""
+    held = await claim(connection, chance.randint(1, 4), queue="default")
+    match chance.randrange(8):
+        case 0 | 1:
+            await insert_many(connection, chance.randint(1, 5))
+        case 2 | 3 if held:
+            await call(connection, "complete_jobs", **pairs(*held))
+        case 4 if held:
+            await call(connection, "fail_jobs", **pairs(*held))
+        case 5 if held:
+            ends = [chance.random() < 0.5 for _ in held]
+            await call(connection, "fail_jobs", **pairs(*held), retryables=ends)
+        case 6 if held:
+            await call(connection, "release_jobs", **pairs(*held))
+        case _:
+            await call(connection, "fold_tallies")
+
+
+async def test_they_are_right_after_each_of_many_steps(
+    connection: Connection,
+) -> None:
+    chance = random.Random(1)  # noqa: S311
+    await insert(connection)
+    for _ in range(150):
+        await step(connection, chance)
+        assert await are_right(connection)
+
+
+async def test_every_snapshot_among_folds_and_work_shows_them_right(
+    connect: Connect, connection: Connection
+) -> None:
+    await insert(connection)
+    done = asyncio.Event()
+
+    async def work(seed: int) -> None:
+        session, chance = await connect(), random.Random(seed)  # noqa: S311
+        for _ in range(60):
+            async with session.transaction():
+                await step(session, chance)
+        done.set()
+
+    async def fold() -> None:
+        folder = await connect()
+        while not done.is_set():
+            await call(folder, "fold_tallies")
+
+    async def watch() -> None:
+        while not done.is_set():
+            async with connection.transaction(isolation="repeatable_read"):
+                assert await are_right(connection)
+
+    await asyncio.gather(work(2), work(3), fold(), watch())
+    assert await are_right(connection)
+
+
+async def test_a_fold_leaves_what_an_open_transaction_adds_to_the_next(
+    connect: Connect, connection: Connection
+) -> None:
+    other = await connect()
+    async with other.transaction():
+        await insert_many(other, 3)
+        await insert_many(connection, 2)
+        await call(connection, "fold_tallies")
+    assert await are_right(connection)
+    await call(connection, "fold_tallies")
+    assert await are_right(connection)
+    assert await connection.fetchval("select count(*) from pgwake.tallies") == 0
+
+
+async def test_a_fold_in_a_transaction_of_its_users_counts_nothing_twice(
+    connect: Connect, connection: Connection
+) -> None:
+    other = await connect()
+    async with connection.transaction():
+        await insert_many(connection, 3)
+        await insert_many(other, 1)  # by a later transaction, which ends before
+        await call(connection, "fold_tallies")
+        await insert_many(connection, 2)
+        assert await are_right(connection)
+    assert await are_right(connection)
+    await call(connection, "fold_tallies")
+    assert await are_right(connection)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "delete from pgwake.jobs",
+        "update pgwake.jobs set queue = 'other'",
+        (
+            "update pgwake.jobs set status = 'waiting', has_parents_left = true"
+            " where status = 'pending'"
+        ),
+        (
+            "update pgwake.jobs set status = 'completed', lease_expires_at = null,"
+            " finished_at = now(), finished_slot = 3 where status = 'running'"
+        ),
+        "truncate pgwake.jobs",
+        "truncate pgwake.jobs_live",
+        "truncate pgwake.jobs_failed",
+        "truncate pgwake.jobs_finished",
+    ],
+)
+@pytest.mark.parametrize("folded", [False, True])
+async def test_statements_by_hand_are_tallied(
+    connection: Connection, statement: str, folded: bool
+) -> None:
+    await one_of_each(connection)
+    if folded:
+        await call(connection, "fold_tallies")
+    await connection.execute(statement)
+    (row, *_) = await rows(connection, "get_queue_stats", queue="default")
+    for state in STATES:
+        count = await connection.fetchval(
+            "select count(*) from pgwake.jobs where status = $1 and queue = 'default'",
+            state,
+        )
+        assert row[f"{state}_count"] == count
+
+
+async def test_retention_takes_away_what_it_removes(connection: Connection) -> None:
+    for queue in ("a", "b"):
+        await one_of_each(connection, queue)
+    nothing = timedelta(0)
+    await set_queue(
+        connection, "a", retention_completed=nothing, retention_failed=nothing
+    )
+    counts: list[Row] = []
+    for clock in ("1 second", "8 days", "100 days"):
+        await set_clock(connection, clock)
+        await call(connection, "maintain", step="retention")
+        await call(connection, "fold_tallies")
+        counts = await rows(connection, "get_queue_stats")
+        for row in counts:
+            for state in ("completed", "failed", "cancelled"):
+                count = await connection.fetchval(
+                    "select count(*) from pgwake.jobs where status = $1 and queue = $2",
+                    state,
+                    row["queue"],
+                )
+                assert row[f"{state}_count"] == count
+    assert [row["completed_count"] for row in counts] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "drift",
+    [
+        "delete from pgwake.jobs_live",
+        "delete from pgwake.jobs_failed",
+        "delete from pgwake.jobs where status = 'completed'",
+        "truncate pgwake.tallies",
+        "truncate pgwake.tallies, pgwake.tally_sums, pgwake.tally_leaves",
+    ],
+)
+async def test_a_recount_corrects_what_no_trigger_saw(
+    connection: Connection, drift: str
+) -> None:
+    await one_of_each(connection)
+    await call(connection, "fold_tallies")
+    await one_of_each(connection, "b")
+    before = await rows(connection, "get_queue_stats")
+    await connection.execute(drift)
+    await call(connection, "maintain", step="recount")
+
+    for row in await rows(connection, "get_queue_stats"):
+        for state in STATES:
+            count = await connection.fetchval(
+                "select count(*) from pgwake.jobs where status = $1 and queue = $2",
+                state,
+                row["queue"],
+            )
+            assert row[f"{state}_count"] == count
+    assert len(before) == 2
+    assert await call(connection, "recount_jobs") == 0
+
+
+async def test_a_recount_leaves_out_what_is_large(connection: Connection) -> None:
+    await insert(connection)
+    await connection.execute("delete from pgwake.jobs_live")
+
+    assert await call(connection, "recount_jobs", max_bytes=0) == 0
+    assert await call(connection, "recount_jobs", max_bytes=None) == 1
+
+
+@pytest.mark.parametrize(("due", "later"), [(15, 4), (4, 15), (15, 15), (0, 30)])
+async def test_only_where_both_parts_are_large_their_division_is_estimated(
+    connection: Connection, due: int, later: int
+) -> None:
+    await connection.execute("set pgwake.exact_rows = 10")
+    await insert_many(connection, due)
+    await connection.execute(
+        "insert into pgwake.jobs (kind, priority, run_at)"
+        " select 'a', n % 3, now() + interval '1 h' from generate_series(1, $1) as n",
+        later,
+    )
+    (row,) = await rows(connection, "get_queue_stats")
+    counts = (row["pending_count"], row["scheduled_count"])
+
+    assert sum(counts) == due + later
+    assert row["is_estimate"] == (due > 10 and later > 10)
+    assert row["is_estimate"] or counts == (due, later)
+    assert min(counts) > 10 or not row["is_estimate"]
+
+
+async def buffers(connection: Connection) -> int:
+    await rows(connection, "get_queue_stats")  # what the catalogs cost, once
+    plan = await connection.fetchval(BUFFERS + "pgwake.get_queue_stats()")
+    plan = json.loads(plan)
+    found: dict[str, Any] = plan[0]["Plan"]
+    return int(found["Shared Hit Blocks"] + found["Shared Read Blocks"])
+
+
+@pytest.mark.timeout(120)
+async def test_a_million_jobs_cost_as_much_as_a_hundred(connection: Connection) -> None:
+    await insert_many(connection, 100)
+    few = await buffers(connection)
+    await insert_many(connection, 1_000_000)
+
+    assert await buffers(connection) <= few + 10
+    (row,) = await rows(connection, "get_queue_stats")
+    assert (row["pending_count"], row["is_estimate"]) == (1_000_100, False)
+
+
+async def test_what_folds_deleted_is_not_waded_through_under_an_old_snapshot(
+    connect: Connect, connection: Connection
+) -> None:
+    old = await connect()
+    async with old.transaction(isolation="repeatable_read"):
+        await old.fetch("select from pgwake.jobs")
+        seen = []
+        for _ in range(3):
+            for _ in range(500):
+                held = await job_in(connection, "pending")
+                await call(connection, "cancel_job", job_id=held)
+            await call(connection, "fold_tallies")
+            seen.append(await buffers(connection))
+    assert max(seen) <= seen[0] + 5
+
+
+async def test_a_restored_dump_counts_what_was_in_it(connection: Connection) -> None:
+    await one_of_each(connection)
+    await call(connection, "fold_tallies")
+    await insert_many(connection, 3)
+    # As if this server had not given out so many transaction ids yet.
+    await connection.execute(
+        "update pgwake.tally_folds set next_xid = '9000000000', open_xids = '{}'"
+    )
+    await insert_many(connection, 2)
+
+    assert await are_right(connection)
+    await call(connection, "fold_tallies")
+    assert await are_right(connection)
+
+
+async def test_they_are_told_in_a_transaction_that_only_reads(
+    connection: Connection,
+) -> None:
+    await one_of_each(connection)
+    async with connection.transaction(readonly=True, isolation="serializable"):
+        assert await are_right(connection)
+
+
+async def test_a_job_that_replaces_another_in_another_queue_moves(
+    connection: Connection,
+) -> None:
+    for queue in ("a", "b"):
+        await call(
+            connection,
+            "enqueue",
+            kind="k",
+            queue=queue,
+            unique_key="u",
+            on_conflict="replace",
+        )
+    counts = await rows(connection, "get_queue_stats")
+    assert [row["pending_count"] for row in counts] == [0, 1]
+    job_id = await job_in(connection, "failed", queue="a")
+    await call(connection, "retry_job", job_id=job_id)
+    (held,) = await claim(connection, queue="a")
+    await call(connection, "complete_job", **pair(held))
+    assert await are_right(connection)

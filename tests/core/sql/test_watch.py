@@ -1,0 +1,341 @@
+"""watch() and unwatch(): status events are sent while somebody watches."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support import Connect, Connection, wait_for
+from support.sql.helpers import (
+    Listener,
+    call,
+    claim,
+    insert,
+    insert_many,
+    pair,
+    pairs,
+    refused,
+    rows,
+    running,
+    set_queue,
+    sweep,
+)
+
+CHANNEL = "job_status_changed"
+LOCK = "1885828973, 0"
+
+
+@pytest.fixture
+async def listener(connect: Connect) -> Listener:
+    """A session that listens, and does not watch."""
+    return await Listener.start(await connect(), CHANNEL)
+
+
+@pytest.fixture
+async def watcher(connect: Connect) -> Connection:
+    """A session that watches, and does not listen."""
+    session = await connect()
+    await call(session, "watch")
+    return session
+
+
+async def queues(listener: Listener) -> list[str]:
+    """The queues whose events were heard since the last call."""
+    return [event["queue"] for event in await listener.events()]
+
+
+async def watchers(connection: Connection) -> int:
+    """How many sessions of the database hold the watch lock."""
+    count: int = await connection.fetchval(
+        "select count(*) from pg_locks where locktype = 'advisory'"
+        " and classid = 1885828973 and objsubid = 2 and mode = 'ShareLock'"
+        " and pid in (select pid from pg_stat_activity"
+        " where datname = current_database())"
+    )
+    return count
+
+
+async def life(connection: Connection) -> None:
+    """Every way of a job from one status to another."""
+    held = await running(connection)
+    await call(connection, "fail_job", **pair(held), retry_in=timedelta(0))
+    (held,) = await claim(connection)
+    await call(connection, "release_jobs", **pairs(held))
+    await claim(connection)
+    await sweep(connection, "1 hour")
+    (held,) = await rows(connection, "claim_next_job")
+    await call(connection, "fail_job", **pair(held), retryable=False)
+    await call(connection, "retry_job", job_id=held["id"])
+    (held,) = await rows(connection, "claim_next_job")
+    await call(connection, "complete_jobs", **pairs(held))
+
+
+LIFE = [
+    (None, "pending"),
+    ("pending", "running"),
+    ("running", "pending"),
+    ("pending", "running"),
+    ("running", "pending"),
+    ("pending", "running"),
+    ("running", "pending"),
+    ("pending", "running"),
+    ("running", "failed"),
+    ("failed", "pending"),
+    ("pending", "running"),
+    ("running", "completed"),
+]
+
+
+async def test_nobody_watches_and_nothing_is_told(
+    connection: Connection, listener: Listener
+) -> None:
+    await life(connection)
+
+    assert await listener.heard() == []
+
+
+@pytest.mark.usefixtures("watcher")
+async def test_every_transition_is_told_while_somebody_watches(
+    connection: Connection, listener: Listener
+) -> None:
+    await life(connection)
+
+    events = await listener.events()
+    assert [(e["old_status"], e["new_status"]) for e in events] == LIFE
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+async def test_a_statement_tells_each_queue_by_its_own_policy(
+    connection: Connection, connect: Connect, listener: Listener, is_watched: bool
+) -> None:
+    for policy in ("always", "never", "watched"):
+        await set_queue(connection, policy, status_events=policy)
+    await set_queue(connection, "of another policy", max_attempts=3)
+    if is_watched:
+        await call(await connect(), "watch")
+    names = ["always", "never", "watched", "of another policy", "without a row"]
+    await connection.execute(
+        "insert into pgwake.jobs (kind, queue) select 'k', unnest($1::text[])", names
+    )
+    told = names if is_watched else ["always"]
+    told = [name for name in told if name != "never"]
+    assert await queues(listener) == told
+    held = [(await claim(connection, queue=name))[0] for name in names]
+    assert await queues(listener) == told
+    await call(connection, "complete_jobs", **pairs(*held))
+
+    assert await queues(listener) == told
+
+
+@pytest.mark.parametrize("way", ["unwatch", "disconnect", "discard all"])
+async def test_the_last_watcher_that_leaves_ends_it(
+    connection: Connection, connect: Connect, listener: Listener, way: str
+) -> None:
+    first, last = await connect(), await connect()
+    for session in (first, last):
+        await call(session, "watch")
+    leave: dict[str, Any] = {
+        "unwatch": lambda session: call(session, "unwatch"),
+        "disconnect": lambda session: session.close(),
+        "discard all": lambda session: session.execute("discard all"),
+    }
+    await leave[way](first)
+    await insert(connection)
+    assert await queues(listener) == ["default"]
+    await leave[way](last)
+
+    async def nobody_is_left() -> bool:
+        return await watchers(connection) == 0
+
+    await wait_for(nobody_is_left)
+    await insert(connection)
+
+    assert await listener.heard() == []
+
+
+async def test_watching_twice_is_watching_once(
+    connection: Connection, watcher: Connection, listener: Listener
+) -> None:
+    await call(watcher, "watch")
+    assert await watchers(connection) == 1
+    await insert(connection)
+    assert await queues(listener) == ["default"]
+    await call(watcher, "unwatch")
+    await insert(connection)
+
+    assert await listener.heard() == []
+
+
+async def test_who_does_not_watch_may_give_it_up(
+    connection: Connection, connect: Connect
+) -> None:
+    notices: list[object] = []
+    session = await connect()
+    session.add_log_listener(lambda _, notice: notices.append(notice))
+    await call(session, "unwatch")
+
+    assert await watchers(connection) == 0
+    assert notices == []
+
+
+async def test_a_session_that_watches_alone_hears_of_its_own_jobs(
+    connect: Connect,
+) -> None:
+    session = await connect()
+    listener = await Listener.start(session, CHANNEL)
+    await call(session, "watch")
+    await insert(session)
+    assert await queues(listener) == ["default"]
+    await call(session, "unwatch")
+    await insert(session)
+
+    assert await listener.heard() == []
+
+
+async def test_a_transaction_that_is_older_than_the_watch_tells_what_it_does_later(
+    connection: Connection, connect: Connect, listener: Listener
+) -> None:
+    transaction = connection.transaction(isolation="repeatable_read")
+    await transaction.start()
+    await connection.execute("select count(*) from pgwake.jobs")
+    await insert(connection, queue="before")
+    await call(await connect(), "watch")
+    await insert(connection, queue="after")
+    await transaction.commit()
+
+    assert await queues(listener) == ["after"]
+
+
+async def test_a_watch_that_is_rolled_back_goes_on_until_it_is_given_up(
+    connection: Connection, connect: Connect, listener: Listener
+) -> None:
+    session = await connect()
+    transaction = session.transaction()
+    await transaction.start()
+    await call(session, "watch")
+    await transaction.rollback()
+    await insert(connection)
+    assert await queues(listener) == ["default"]
+    await call(session, "watch")
+    assert await watchers(connection) == 1
+    await call(session, "unwatch")
+    await insert(connection)
+
+    assert await listener.heard() == []
+
+
+async def test_a_watcher_in_a_transaction_hears_when_it_ends(
+    connection: Connection, connect: Connect
+) -> None:
+    session = await connect()
+    listener = await Listener.start(session, CHANNEL)
+    async with session.transaction():
+        await call(session, "watch")
+        await insert(connection)
+
+    assert await queues(listener) == ["default"]
+
+
+@pytest.mark.usefixtures("watcher")
+async def test_with_notify_off_nothing_is_told_to_watchers(
+    connection: Connection, listener: Listener
+) -> None:
+    await connection.execute("set pgwake.notify = off")
+    await life(connection)
+
+    assert await listener.heard() == []
+
+
+@pytest.mark.usefixtures("watcher")
+async def test_a_roll_back_tells_nothing(
+    connection: Connection, listener: Listener
+) -> None:
+    transaction = connection.transaction()
+    await transaction.start()
+    await insert(connection)
+    await transaction.rollback()
+
+    assert await listener.heard() == []
+
+
+async def test_a_senders_look_makes_watch_try_again(
+    connection: Connection, connect: Connect
+) -> None:
+    sender, session = await connect(), await connect()
+    await sender.execute(f"select pg_advisory_lock({LOCK})")
+    watching = asyncio.create_task(call(session, "watch"))
+    pid = session.get_server_pid()
+
+    async def tries_again() -> bool:
+        event = await connection.fetchval(
+            "select wait_event from pg_stat_activity where pid = $1", pid
+        )
+        return bool(event == "PgSleep")
+
+    await wait_for(tries_again)
+    assert await watchers(connection) == 0
+    await sender.execute(f"select pg_advisory_unlock({LOCK})")
+    await watching
+
+    assert await watchers(connection) == 1
+
+
+async def test_a_watch_that_can_not_be_had_is_refused(
+    connection: Connection, connect: Connect
+) -> None:
+    await connection.execute(f"select pg_advisory_lock({LOCK})")
+    session = await connect()
+    with refused("55P03") as caught:
+        await call(session, "watch")
+    assert "pg_locks" in str(caught.value.hint)
+    await connection.execute(f"select pg_advisory_unlock({LOCK})")
+    await insert(session)
+
+    assert await watchers(connection) == 0
+
+
+async def test_a_look_leaves_no_lock_behind(connection: Connection) -> None:
+    async with connection.transaction():
+        await life(connection)
+        held = await connection.fetchval(
+            "select count(*) from pg_locks where locktype = 'advisory'"
+            " and classid = 1885828973"
+        )
+
+    assert held == 0
+
+
+@pytest.mark.usefixtures("watcher")
+@pytest.mark.parametrize("count", [1000, 10000, 100000])
+async def test_a_statement_of_many_jobs_tells_each_once(
+    connection: Connection, listener: Listener, count: int
+) -> None:
+    await insert_many(connection, count)
+
+    ids = [event["id"] for event in await listener.events()]
+    assert len(ids) == len(set(ids)) == count
+
+
+@pytest.mark.parametrize(("watches", "looks"), [(False, 0), (True, 1)])
+async def test_a_statement_looks_once_however_many_queues_there_are(
+    connection: Connection, watches: bool, looks: int
+) -> None:
+    await connection.execute(
+        "insert into pgwake.queues (name)"
+        " select 'q' || n from generate_series(1, 999) n"
+    )
+    if watches:
+        await connection.execute("select pgwake.watch()")
+    async with connection.transaction():
+        await connection.execute(
+            "insert into pgwake.jobs (kind, queue)"
+            " select 'k', 'q' || n from generate_series(1, 999) n"
+        )
+        scans = await connection.fetchrow(
+            "select pg_stat_get_xact_numscans('pgwake.queues'::regclass) as whole,"
+            " pg_stat_get_xact_numscans('pgwake.queues_status_events_idx'::regclass)"
+        )
+
+    assert scans is not None
+    assert tuple(scans) == (0, looks)

@@ -1,0 +1,217 @@
+"""What the HTTP API does: cancel, retry, pause, resume."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import httpx
+import pytest
+
+from pgwake import Job, Registry
+from support import Connection
+from support.sql.helpers import insert, job, job_in, status
+from support.worker.api import problem, serving
+from support.worker.helpers import ended, in_status
+
+pytestmark = pytest.mark.timeout(60)
+
+NAMES = (
+    "q",
+    "a/b",
+    "a/push",
+    "a\n/b",
+    "..",
+    "%2F",
+    "?#&=+ ",
+    "\N{SNOWMAN}",
+    "u\N{COMBINING DIAERESIS}",
+    "\xfc",
+    "x'; drop table pgwake.jobs; --",
+    "%I %s $1 {0} \\ U&''",
+)
+
+
+async def test_a_pending_job_is_cancelled_at_once(
+    connection: Connection, database: str
+) -> None:
+    job_id = await insert(connection)
+    async with serving(database) as api:
+        answer = await api.post(f"/api/jobs/{job_id}/cancel")
+        assert answer.json() == {"id": job_id, "outcome": "cancelled"}
+        assert await status(connection, job_id) == "cancelled"
+        again = await api.post(f"/api/jobs/{job_id}/cancel")
+        assert again.json() == {"id": job_id, "outcome": "cancelled"}
+
+
+async def test_a_running_job_is_asked_to_stop_and_stops(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+
+    @registry.job("wait")
+    async def wait() -> None:
+        await asyncio.sleep(3600)
+
+    async with serving(database, registry) as api:
+        job_id = await insert(connection, "wait")
+        await in_status(connection, job_id, "running")
+        answer = await api.post(f"/api/jobs/{job_id}/cancel")
+        assert answer.json() == {"id": job_id, "outcome": "cancel_requested"}
+        assert (await ended(connection, job_id))["status"] == "cancelled"
+
+
+async def test_a_dead_letter_is_retried_and_runs(
+    connection: Connection, database: str
+) -> None:
+    registry, tries = Registry(), []
+
+    @registry.job("fail_once", max_attempts=1)
+    async def fail_once(job: Job) -> None:
+        tries.append(job.id)
+        if len(tries) == 1:
+            raise ValueError("not yet")
+
+    async with serving(database, registry) as api:
+        job_id = await insert(connection, "fail_once")
+        assert (await ended(connection, job_id))["status"] == "failed"
+        answer = await api.post(f"/api/jobs/{job_id}/retry")
+        assert answer.json() == {"id": job_id, "status": "pending"}
+        assert (await ended(connection, job_id))["status"] == "completed"
+
+
+async def test_what_can_not_be_retried_says_why(
+    connection: Connection, database: str
+) -> None:
+    done = await job_in(connection, "completed")
+    failed = await job_in(connection, "failed", unique_key="k")
+    live = await insert(connection, unique_key="k")
+    async with serving(database) as api:
+        found = problem(await api.post(f"/api/jobs/{done}/retry"), 422, code="PW003")
+        assert found["detail"] == f"job {done} is completed"
+        found = problem(await api.post(f"/api/jobs/{failed}/retry"), 409, code="PW005")
+        assert f"job {live}" in found["detail"]
+        assert found["hint"]
+    assert await status(connection, failed) == "failed"
+
+
+async def test_dead_letters_are_retried_by_what_they_are(
+    connection: Connection, database: str
+) -> None:
+    first = await job_in(connection, "failed", queue="a", kind="x")
+    second = await job_in(connection, "failed", queue="a", kind="y")
+    taken = await job_in(connection, "failed", queue="a", kind="z", unique_key="k")
+    await insert(connection, kind="z", unique_key="k")
+    fingerprint = (await job(connection, first))["fingerprint"]
+    async with serving(database) as api:
+
+        async def retry(**body: object) -> object:
+            return (await api.post("/api/failed/retry", json=body)).json()
+
+        assert await retry(queue="b") == {"retried": 0, "skipped": 0}
+        assert await retry(fingerprint=fingerprint) == {"retried": 1, "skipped": 0}
+        assert await status(connection, first) == "pending"
+        assert await retry(limit=1) == {"retried": 1, "skipped": 0}
+        assert await status(connection, second) == "pending"
+        assert await retry() == {"retried": 0, "skipped": 1}
+        assert await status(connection, taken) == "failed"
+        for body in (
+            {"limit": 0},
+            {"limit": 10_001},
+            {"fingerprint": "x"},
+            {"all": True},
+        ):
+            problem(await api.post("/api/failed/retry", json=body), 422)
+        problem(await api.post("/api/failed/retry"), 400)
+
+
+async def test_a_queue_is_paused_and_resumed_whatever_its_name(
+    connection: Connection, database: str
+) -> None:
+    async with serving(database) as api:
+        for name in NAMES:
+            address = "/api/queues/" + "".join(f"%{byte:02X}" for byte in name.encode())
+            await is_paused_and_resumed(api, name, address, connection)
+
+
+async def is_paused_and_resumed(
+    api: httpx.AsyncClient, name: str, address: str, connection: Connection
+) -> None:
+    async def state() -> tuple[object, object]:
+        answer = await api.get("/api/queue/stats", params={"queue": name})
+        (found,) = answer.json()["queues"]
+        return found["is_paused"], found["paused_until"]
+
+    for_good = await api.post(f"{address}/pause")
+    assert for_good.json() == {"queue": name, "paused_until": None}
+    assert await state() == (True, None)
+
+    until = datetime(2099, 1, 1, 12, tzinfo=UTC)
+    given = until.astimezone(timezone(timedelta(hours=3))).isoformat()
+    answer = await api.post(f"{address}/pause", json={"until": given})
+    assert answer.json() == {"queue": name, "paused_until": until.isoformat()}
+    assert await state() == (True, until.isoformat())
+
+    answer = await api.post(f"{address}/pause", json={"seconds": 60})
+    found = datetime.fromisoformat(answer.json()["paused_until"])
+    now = await connection.fetchval("select now()")
+    assert timedelta(0) < found - now <= timedelta(seconds=60)
+
+    answer = await api.post(f"{address}/resume")
+    assert answer.json() == {"queue": name, "was_paused": True}
+    assert await state() == (False, None)
+    answer = await api.post(f"{address}/resume")
+    assert answer.json() == {"queue": name, "was_paused": False}
+
+    body = {"kind": name, "unique_key": name}
+    pushed = await api.post(address.removeprefix("/api") + "/push", json=body)
+    filters = {"queue": name, "kind": name, "unique_key": name, "status": "pending"}
+    listed = (await api.get("/api/jobs", params=filters)).json()["jobs"]
+    assert [job["id"] for job in listed] == pushed.json()["ids"]
+
+
+async def test_a_pause_that_can_not_be_meant_pauses_nothing(
+    connection: Connection, database: str
+) -> None:
+    bodies: tuple[object, ...] = (
+        {"until": "2020-01-01T00:00:00Z"},
+        {"until": "0001-01-01T00:00:00+14:00"},
+        {"until": "9999-12-31T23:59:59-12:00"},
+        {"until": "tomorrow"},
+        {"until": "infinity"},
+        {"until": "2099-01-01T00:00:00"},
+        {"until": "2099-02-30T00:00:00Z"},
+        {"until": 4070908800},
+        {"seconds": 0},
+        {"seconds": -1},
+        {"seconds": 1e300},
+        {"seconds": "60"},
+        {"seconds": True},
+        {"until": "2099-01-01T00:00:00Z", "seconds": 60},
+        {"for": 60},
+        [],
+        None,
+    )
+    async with serving(database) as api:
+        for body in bodies:
+            answer = await api.post(
+                "/api/queues/q/pause",
+                content=json.dumps(body),
+                headers={"Content-Type": "application/json"},
+            )
+            problem(answer, 422)
+    assert await connection.fetchval("select count(*) from pgwake.queues") == 0
+
+
+async def test_names_that_no_queue_can_have_are_problems(database: str) -> None:
+    async with serving(database) as api:
+        for name in ("q" * 129, "%C3%BC" * 65, "%00", "a%00b", ""):
+            for path in (
+                f"/api/queues/{name}/pause",
+                f"/api/queues/{name}/resume",
+                f"/queues/{name}/push",
+            ):
+                answer = await api.post(
+                    path, json={} if "api" in path else {"kind": "a"}
+                )
+                assert problem(answer, 422)["errors"][0]["field"] == "name"
+        problem(await api.post("/queues/%FF/push", json={"kind": "a"}), 400)

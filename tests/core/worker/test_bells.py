@@ -1,0 +1,266 @@
+"""Who of several workers is woken, with an hour between their polls."""
+
+import asyncio
+import os
+import signal
+from contextlib import AsyncExitStack
+
+import pytest
+
+from pgwake import Registry, Worker
+from pgwake.engine.lifeline.notify_lock import Bell, Role, Wish
+from support import Connect, Connection, wait_for
+from support.sql.helpers import call, insert, job
+from support.worker.helpers import (
+    Samples,
+    all_ended,
+    asleep,
+    embedded,
+    ended,
+    gauge,
+    in_status,
+    quick,
+    session_on_duty,
+    wakeups,
+)
+from support.worker.processes import Diary, StartProcess
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def claims(worker: Worker) -> float:
+    """How often a worker has claimed, or tried."""
+    return Samples(worker.metrics.render()).total("pgwake_claim_seconds")
+
+
+async def test_one_job_causes_one_claim_whoever_else_sleeps(
+    connection: Connection, database: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        holder = await stack.enter_async_context(embedded(database, quick()))
+        await asleep(holder)
+        others = [
+            await stack.enter_async_context(embedded(database, quick()))
+            for _ in range(4)
+        ]
+        for other in others:
+            await reserve(other)
+        await asyncio.sleep(0.3)  # the looks of their start
+        workers = [holder, *others]
+        before = [claims(worker) for worker in workers]
+        for _ in range(5):
+            await ended(connection, await insert(connection, "quick"))
+            await asyncio.sleep(0.1)  # not so fast that it were busy
+        after = [claims(worker) for worker in workers]
+
+    assert after[0] - before[0] == 5
+    assert after[1:] == before[1:]
+
+
+async def reserve(worker: Worker) -> None:
+    """Wait until a worker sleeps, and knows that another has the bell."""
+
+    async def knows() -> bool:
+        lifeline = worker._lifeline
+        return bool(lifeline and lifeline._listener._bells["default"]._elsewhere)
+
+    await wait_for(knows)
+
+
+async def test_who_changes_its_mind_at_once_hears_that_it_is_still_on_duty(
+    connection: Connection,
+) -> None:
+    heard: list[tuple[Role, str | None]] = []
+    bell = Bell("default", lambda *news: heard.append(news))
+    bell.wish(Wish.NAP)
+    await bell.settle(connection)
+    assert heard.pop() == (Role.ON_DUTY, "bell")
+    bell.wish(Wish.WORK)
+    bell.wish(Wish.NAP)  # before it could be settled
+    await bell.settle(connection)
+
+    assert heard == [(Role.ON_DUTY, "bell")]
+
+
+async def test_a_worker_without_room_passes_the_bell_though_it_was_not_full(
+    connection: Connection, database: str
+) -> None:
+    """It has claimed ahead at the rate of quick jobs when a slow one takes its slot."""
+    registry = Registry()
+    go = asyncio.Event()
+
+    @registry.job("quick")
+    async def quick() -> None: ...
+
+    @registry.job("hold")
+    async def hold() -> None:
+        await go.wait()
+
+    async with (
+        embedded(database, registry, queues=("default:1",)) as first,
+        embedded(database, registry, queues=("default:1",)) as second,
+    ):
+        await connection.execute(
+            "insert into pgwake.jobs (kind) select 'quick' from generate_series(1, 500)"
+        )
+        await connection.execute(
+            "insert into pgwake.jobs (kind)"
+            " select case when n = 1 then 'hold' else 'quick' end"
+            " from generate_series(1, 50) as n"
+        )
+        held = "select claimed_by from pgwake.jobs_live where kind = 'hold'"
+        await wait_for(lambda: connection.fetchval(held))
+        holder = await connection.fetchval(held)
+        row = await ended(connection, await insert(connection, "quick"))
+        go.set()
+        await all_ended(connection)
+
+    assert row["claimed_by"] == ({first.name, second.name} - {holder}).pop()
+
+
+async def test_a_worker_whose_slots_are_taken_passes_the_bell(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+    go = asyncio.Event()
+
+    @registry.job("hold")
+    async def hold() -> None:
+        await go.wait()
+
+    queues = ("default:1",)
+    async with (
+        embedded(database, registry, queues=queues) as first,
+        embedded(database, registry, queues=queues) as second,
+        embedded(database, registry, queues=queues) as third,
+    ):
+        ids = [await insert(connection, "hold") for _ in range(3)]
+        for job_id in ids:
+            await in_status(connection, job_id, "running")
+        claimed_by = {(await job(connection, i))["claimed_by"] for i in ids}
+        go.set()
+        await all_ended(connection)
+
+    assert claimed_by == {first.name, second.name, third.name}
+
+
+async def test_a_busy_queue_is_silent(
+    connection: Connection, database: str, connect: Connect
+) -> None:
+    """While jobs come fast, the worker looks instead of being woken by each."""
+    heard: list[object] = []
+    listener = await connect()
+    await listener.add_listener("pgwake", lambda *_: heard.append(_))
+    async with embedded(database, quick()) as worker:
+        await asleep(worker)
+        for _ in range(1000):
+            await insert(connection, "quick")
+        await all_ended(connection)
+        assert wakeups(worker, cause="poll") == 0
+
+    assert len(heard) < 300
+
+
+async def test_a_worker_that_stops_passes_the_bell(
+    connection: Connection, database: str
+) -> None:
+    async with embedded(database, quick()) as second:
+        await asleep(second)
+        async with embedded(database, quick()) as first:
+            await reserve(first)
+            # The roles change when the second is told to stop.
+            second.stop()
+            await asleep(first)
+            row = await ended(connection, await insert(connection, "quick"))
+
+    assert row["claimed_by"] == first.name
+
+
+async def test_a_worker_whose_loop_is_blocked_passes_the_bell(
+    connection: Connection, start_application: StartProcess, diary: Diary, database: str
+) -> None:
+    first = await start_application(queues="default:2")
+    await insert(connection, "block", payload={"seconds": 8})
+    await diary.has(event="start", pid=first.pid)
+    async with embedded(database, quick()) as second:
+        await asleep(second)
+        row = await ended(connection, await insert(connection, "quick"), within=5)
+
+    assert row["claimed_by"] == second.name
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_no_job_waits_for_a_process_that_had_the_bell_and_ended(
+    connection: Connection, start_worker: StartProcess, number: signal.Signals
+) -> None:
+    for _ in range(2):
+        await start_worker("--queue", "default:2", processes=2)
+    for _ in range(3):
+        os.kill(await bell_holder(connection), number)
+        ids = [await insert(connection, "note") for _ in range(20)]
+        for job_id in ids:
+            await ended(connection, job_id)
+
+
+async def bell_holder(connection: Connection) -> int:
+    """The process that has the bell, by what its session's name says."""
+    await wait_for(lambda: session_on_duty(connection))
+    row = await session_on_duty(connection)
+    assert row is not None
+    return int(row["application_name"].split(":")[2])
+
+
+async def test_a_job_inserted_before_the_bell_was_taken_is_found_at_its_commit(
+    connection: Connection, connect: Connect, database: str
+) -> None:
+    producer = await connect()
+    await producer.execute("begin")
+    job_id = await insert(producer, "quick")  # nobody has the bell: it will be silent
+    async with embedded(database, quick()) as worker:
+        await bell_taken(worker)
+        await asyncio.sleep(0.3)
+        await producer.execute("commit")
+        row = await ended(connection, job_id, within=10)
+        assert wakeups(worker, cause="poll") == 0
+
+    assert row["status"] == "completed"
+
+
+async def bell_taken(worker: Worker) -> None:
+    async def is_held() -> bool:
+        return gauge(worker, "bell_held") == 1
+
+    await wait_for(is_held)
+
+
+async def test_a_job_that_somebody_had_locked_is_come_back_for(
+    connection: Connection, connect: Connect, database: str
+) -> None:
+    job_id = await insert(connection, "quick")
+    other = await connect()
+    await other.execute("begin")
+    await call(other, "cancel_job", job_id=job_id)
+    async with embedded(database, quick()) as worker:
+        await bell_taken(worker)
+        await asyncio.sleep(0.3)
+        await other.execute("rollback")
+        row = await ended(connection, job_id, within=10)
+        assert wakeups(worker, cause="poll") == 0
+
+    assert row["status"] == "completed"
+
+
+async def test_a_kind_that_the_holder_does_not_know_reaches_who_does(
+    connection: Connection, database: str
+) -> None:
+    other = Registry()
+
+    @other.job("strange")
+    async def strange() -> None: ...
+
+    async with embedded(database, quick()) as holder:
+        await asleep(holder)
+        async with embedded(database, other):
+            row = await ended(connection, await insert(connection, "strange"))
+
+    assert row["status"] == "completed"

@@ -1,0 +1,42 @@
+"""Handlers that leave their loop or their process no time keep their jobs."""
+
+import pytest
+
+from support import Connection
+from support.sql.helpers import insert
+from support.worker.helpers import ended
+from support.worker.processes import Diary, StartProcess
+
+pytestmark = pytest.mark.timeout(60)
+
+# Two threads that spin leave the lifeline little of the interpreter, and a busy machine
+# leaves the process little of the processors: a lease of 1 s was too short for both.
+LEASE = 4
+
+
+@pytest.mark.parametrize("kind", ["block", "spin", "spin in a thread", "thread"])
+async def test_a_job_that_is_busy_for_two_leases_is_started_once(
+    connection: Connection, start_worker: StartProcess, diary: Diary, kind: str
+) -> None:
+    for _ in range(2):
+        await start_worker("--queue", "default:2", lease=LEASE, stall_timeout=3)
+    ids = [
+        await insert(connection, kind, payload={"seconds": 2 * LEASE + 1})
+        for _ in range(4)
+    ]
+    rows = [await ended(connection, job_id, 40) for job_id in ids]
+
+    assert {(row["status"], row["attempt"]) for row in rows} == {("completed", 1)}
+    assert [row["errors"] for row in rows if row["errors"]] == []
+    starts = [entry["job"] for entry in diary.entries(event="start")]
+    assert sorted(starts) == ids
+
+
+async def test_threads_that_compute_soon_make_room_for_the_lifelines(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    """By default ten of them would keep it waiting 50 ms for each step it takes."""
+    await start_worker()
+    row = await ended(connection, await insert(connection, "switch interval"))
+
+    assert row["result"] == 0.001

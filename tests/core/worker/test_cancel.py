@@ -1,0 +1,138 @@
+"""cancel_job of a job that runs: its worker honours it at the next renewal."""
+
+import asyncio
+import threading
+
+from pgwake import Job, Registry
+from support import Connection
+from support.sql.helpers import call, insert
+from support.worker.helpers import Samples, embedded, ended, in_status, reasons
+from support.worker.processes import Diary, StartProcess
+
+
+async def test_a_running_job_is_cancelled(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+    heard: list[tuple[type[BaseException], object]] = []
+
+    @registry.job("sleep")
+    async def sleep(job: Job) -> None:
+        try:
+            await asyncio.sleep(3600)
+        except BaseException as error:
+            heard.append((type(error), job.stop_reason))
+            raise
+
+    job_id = await insert(connection, "sleep")
+    async with embedded(database, registry, lease=1) as worker:
+        await in_status(connection, job_id, "running")
+        assert await call(connection, "cancel_job", job_id=job_id) == "cancel_requested"
+        row = await ended(connection, job_id)
+    samples = Samples(worker.metrics.render())
+
+    assert row["status"] == "cancelled"
+    assert row["cancel_requested_at"] is not None
+    assert heard == [(asyncio.CancelledError, "cancelled")]
+    assert samples.total("pgwake_jobs_cancelled", kind="sleep") == 1
+    assert samples.total("pgwake_jobs_failed") == 0
+
+
+async def test_a_handler_that_swallows_the_cancellation_ends_as_cancelled(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+
+    @registry.job("swallow")
+    async def swallow() -> str:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            return "done all the same"
+        return "slept"
+
+    job_id = await insert(connection, "swallow")
+    async with embedded(database, registry, lease=1):
+        await in_status(connection, job_id, "running")
+        await call(connection, "cancel_job", job_id=job_id)
+        row = await ended(connection, job_id)
+
+    assert (row["status"], row["result"]) == ("cancelled", None)
+
+
+async def test_a_job_that_fails_after_its_cancellation_is_not_tried_again(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+
+    @registry.job("fail")
+    async def fail() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            raise ValueError("in the midst of it")
+
+    job_id = await insert(connection, "fail")
+    async with embedded(database, registry, lease=1):
+        await in_status(connection, job_id, "running")
+        await call(connection, "cancel_job", job_id=job_id)
+        row = await ended(connection, job_id)
+
+    assert (row["status"], row["attempt"]) == ("cancelled", 1)
+
+
+async def test_a_plain_handler_can_see_that_it_is_to_stop(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+    never = threading.Event()
+
+    @registry.job("look")
+    def look(job: Job) -> None:
+        while not job.should_stop:
+            never.wait(0.01)
+
+    job_id = await insert(connection, "look")
+    async with embedded(database, registry, lease=1):
+        await in_status(connection, job_id, "running")
+        await call(connection, "cancel_job", job_id=job_id)
+        row = await ended(connection, job_id)
+
+    assert row["status"] == "cancelled"
+
+
+async def test_other_jobs_do_not_notice_that_one_is_cancelled(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+    go = asyncio.Event()
+
+    @registry.job("wait")
+    async def wait() -> str:
+        await go.wait()
+        return "done"
+
+    ids = [await insert(connection, "wait") for _ in range(3)]
+    async with embedded(database, registry, lease=1):
+        for job_id in ids:
+            await in_status(connection, job_id, "running")
+        await call(connection, "cancel_job", job_id=ids[1])
+        assert (await ended(connection, ids[1]))["status"] == "cancelled"
+        go.set()
+        rows = [await ended(connection, job_id) for job_id in (ids[0], ids[2])]
+
+    assert [row["status"] for row in rows] == ["completed", "completed"]
+
+
+async def test_a_job_that_holds_on_after_its_cancellation_loses_its_process(
+    connection: Connection, start_worker: StartProcess, diary: Diary
+) -> None:
+    worker = await start_worker(lease=2, cancel_grace=0.5)
+    job_id = await insert(connection, "thread", payload={"seconds": 60})
+    await diary.has(event="start")
+    await call(connection, "cancel_job", job_id=job_id)
+    row = await ended(connection, job_id)
+
+    assert (row["status"], reasons(row)) == ("cancelled", ["cancelled"])
+    await worker.logged("process died", exit=70)
+    assert len(diary.entries(event="start")) == 1

@@ -1,0 +1,282 @@
+"""cancel_job tells the worker at once; what it tells is looked into, not believed."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from pgwake import Job, Registry, Snooze, Worker
+from support import Connect, Connection, wait_for
+from support.sql.helpers import call, insert, job, rows
+from support.worker.helpers import embedded, ended, gauge, in_status
+
+# Longer than any test: a renewal comes after 10 seconds, and a test ends before.
+LEASE = 3600
+WITHIN = 8.0
+
+
+async def listens(worker: Worker) -> None:
+    """Wait until a worker hears notifications."""
+
+    async def is_up() -> bool:
+        return gauge(worker, "listener_up") == 1
+
+    await wait_for(is_up)
+
+
+@asynccontextmanager
+async def one_that_sleeps(database: str) -> AsyncIterator[Worker]:
+    """A worker whose handler "sleep" sleeps until it is cancelled."""
+    registry = Registry()
+
+    @registry.job("sleep")
+    async def sleep() -> None:
+        await asyncio.sleep(3600)
+
+    async with embedded(database, registry, lease=LEASE, grace=0) as worker:
+        await listens(worker)
+        yield worker
+
+
+async def test_a_running_job_hears_of_it_before_the_next_renewal(
+    connection: Connection, database: str
+) -> None:
+    job_id = await insert(connection, "sleep")
+    async with one_that_sleeps(database):
+        await in_status(connection, job_id, "running")
+        await call(connection, "cancel_job", job_id=job_id)
+        row = await ended(connection, job_id, WITHIN)
+
+    assert (row["status"], row["attempt"]) == ("cancelled", 1)
+
+
+async def test_so_do_many_that_are_cancelled_together(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+
+    @registry.job("sleep")
+    async def sleep() -> None:
+        await asyncio.sleep(3600)
+
+    await connection.execute(
+        "insert into pgwake.jobs (kind) select 'sleep' from generate_series(1, 250)"
+    )
+    options = {"lease": LEASE, "grace": 0, "queues": "default:250"}
+    async with embedded(database, registry, **options) as worker:
+        await listens(worker)
+
+        async def all_run() -> bool:
+            return gauge(worker, "slots_busy") == 250
+
+        await wait_for(all_run)
+        answer = await rows(connection, "cancel_jobs", kind="sleep")
+        assert answer == [{"outcome": "cancel_requested", "job_count": 250}]
+
+        async def all_are_cancelled() -> bool:
+            count = "select count(*) from pgwake.jobs where status = 'cancelled'"
+            return bool(await connection.fetchval(count) == 250)
+
+        await wait_for(all_are_cancelled, WITHIN)
+
+
+async def test_a_job_that_has_not_begun_ends_as_cancelled_and_is_not_begun(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+    go = asyncio.Event()
+    begun: list[int] = []
+    ahead: list[int] = []
+
+    @registry.job("step")
+    async def step(job: Job) -> None:
+        begun.append(job.id)
+        feed = worker._lifeline._watchdog._feeds[0]  # type: ignore[union-attr]
+        if not ahead and feed.ready:
+            ahead.append(feed.ready[-1].id)
+            await go.wait()
+
+    await connection.execute(
+        "insert into pgwake.jobs (kind) select 'step' from generate_series(1, 500)"
+    )
+    worker = embedded(database, registry, lease=LEASE, queues="default:1")
+    async with worker:
+        await listens(worker)
+
+        async def has_claimed_ahead() -> bool:
+            return bool(ahead)
+
+        await wait_for(has_claimed_ahead)
+        answer = await call(connection, "cancel_job", job_id=ahead[0])
+        assert answer == "cancel_requested"
+        await is_told(worker, ahead[0])
+        go.set()
+        row = await ended(connection, ahead[0], WITHIN)
+
+    assert row["status"] == "cancelled"
+    assert ahead[0] not in begun
+
+
+async def is_told(worker: Worker, job_id: int) -> None:
+    """Wait until a job that a worker holds has been told to stop."""
+
+    async def should_stop() -> bool:
+        held = list(worker._lifeline._renewal._holdings)  # type: ignore[union-attr]
+        return any(job.should_stop for job in held if job.id == job_id)
+
+    await wait_for(should_stop, WITHIN)
+
+
+async def test_a_plain_handler_that_ends_as_if_nothing_had_been_said_is_cancelled(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+    go = threading.Event()
+    told = threading.Event()
+
+    @registry.job("deaf")
+    def deaf(job: Job) -> str:
+        go.wait()
+        if job.should_stop:
+            told.set()
+        return "done"
+
+    job_id = await insert(connection, "deaf")
+    async with embedded(database, registry, lease=LEASE, cancel_grace=30) as worker:
+        await listens(worker)
+        await in_status(connection, job_id, "running")
+        await call(connection, "cancel_job", job_id=job_id)
+        await is_told(worker, job_id)
+        go.set()
+        row = await ended(connection, job_id, WITHIN)
+
+    assert (row["status"], row["result"]) == ("cancelled", None)
+    assert told.is_set()
+
+
+async def test_a_job_that_is_done_before_it_is_told_is_completed(
+    connect: Connect, connection: Connection, database: str
+) -> None:
+    quiet = await connect()
+    await quiet.execute("set pgwake.notify = off")
+    registry = Registry()
+    go = asyncio.Event()
+
+    @registry.job("quick")
+    async def quick() -> str:
+        await go.wait()
+        return "done"
+
+    job_id = await insert(connection, "quick")
+    async with embedded(database, registry, lease=LEASE) as worker:
+        await listens(worker)
+        await in_status(connection, job_id, "running")
+        await call(quiet, "cancel_job", job_id=job_id)
+        go.set()
+        row = await ended(connection, job_id, WITHIN)
+
+    assert (row["status"], row["result"]) == ("completed", "done")
+
+
+async def test_a_job_that_is_cancelled_can_not_put_itself_off(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+
+    @registry.job("snooze")
+    async def snooze() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            raise Snooze(0)
+
+    job_id = await insert(connection, "snooze")
+    async with embedded(database, registry, lease=LEASE) as worker:
+        await listens(worker)
+        await in_status(connection, job_id, "running")
+        await call(connection, "cancel_job", job_id=job_id)
+        row = await ended(connection, job_id, WITHIN)
+
+    assert row["status"] == "cancelled"
+
+
+NOISE: list[Callable[[str, int], str]] = [
+    lambda worker, job_id: f'{{"worker": "{worker}", "jobs": [{job_id}]}}',
+    lambda worker, job_id: f'{{"worker": "{worker}x", "jobs": [{job_id}]}}',
+    lambda worker, _: f'{{"worker": "{worker}", "jobs": [1e400, -1, "x"]}}',
+    lambda worker, _: f'{{"worker": "{worker}", "jobs": 7}}',
+    lambda *_: "[]",
+    lambda *_: "",
+    lambda *_: "not JSON",
+]
+
+
+@pytest.mark.parametrize("noise", NOISE)
+async def test_a_notification_that_nobody_has_asked_for_cancels_nothing(
+    connection: Connection, database: str, noise: Callable[[str, int], str]
+) -> None:
+    job_id = await insert(connection, "sleep")
+    async with one_that_sleeps(database) as worker:
+        row = await in_status(connection, job_id, "running")
+        before = row["lease_expires_at"]
+        payload = noise(worker.name, job_id)
+        await connection.execute("select pg_notify('pgwake_cancel', $1)", payload)
+        # A job that is truly cancelled shows that the one before has been heard.
+        other = await insert(connection, "sleep")
+        await in_status(connection, other, "running")
+        await call(connection, "cancel_job", job_id=other)
+        await ended(connection, other, WITHIN)
+        row = await job(connection, job_id)
+        assert (row["status"], row["attempt"]) == ("running", 1)
+        is_meant = noise is NOISE[0]
+        assert (row["lease_expires_at"] > before) == is_meant  # it was looked into
+
+
+async def test_with_notify_off_the_next_renewal_finds_it(
+    connect: Connect, connection: Connection, database: str
+) -> None:
+    quiet = await connect()
+    await quiet.execute("set pgwake.notify = off")
+    registry = Registry()
+
+    @registry.job("sleep")
+    async def sleep() -> None:
+        await asyncio.sleep(3600)
+
+    job_id = await insert(connection, "sleep")
+    async with embedded(database, registry, lease=2) as worker:
+        await listens(worker)
+        await in_status(connection, job_id, "running")
+        heard: list[object] = []
+        await connection.add_listener("pgwake_cancel", lambda *news: heard.append(news))
+        await call(quiet, "cancel_job", job_id=job_id)
+        row = await ended(connection, job_id, WITHIN)
+
+    assert (row["status"], heard) == ("cancelled", [])
+
+
+async def test_it_is_heard_while_the_worker_waits_for_its_jobs_at_the_stop(
+    connection: Connection, database: str
+) -> None:
+    job_id = await insert(connection, "sleep")
+    registry = Registry()
+
+    @registry.job("sleep")
+    async def sleep() -> None:
+        await asyncio.sleep(3600)
+
+    async with embedded(database, registry, lease=LEASE, grace=600) as worker:
+        await listens(worker)
+        await in_status(connection, job_id, "running")
+        worker.stop()
+
+        async def is_draining() -> bool:
+            return worker._lifeline.health.is_draining  # type: ignore[union-attr]
+
+        await wait_for(is_draining)
+        await call(connection, "cancel_job", job_id=job_id)
+        row = await ended(connection, job_id, WITHIN)
+
+    assert row["status"] == "cancelled"

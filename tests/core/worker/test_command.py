@@ -1,0 +1,350 @@
+"""Jobs that a command does: exit codes, output, and nothing left behind."""
+
+import json
+import os
+import signal
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from support import Connection, wait_for
+from support.sql.helpers import call, insert, job, set_queue
+from support.worker.helpers import PATIENCE, ended, reasons
+from support.worker.processes import StartProcess, WorkerProcess, gone, is_alive
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def loop(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Have workers run on this event loop: on asyncio's where there is no other."""
+    if request.param == "asyncio":
+        folder = tmp_path_factory.mktemp("no-uvloop")
+        (folder / "uvloop.py").write_text("raise ImportError")
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+async def worker(
+    start_worker: StartProcess, *commands: str, **settings: object
+) -> WorkerProcess:
+    """A worker whose kinds a, b, ... are done by these commands."""
+    flags = [
+        part
+        for kind, command in zip("abcdefgh", commands, strict=False)
+        for part in ("--exec", f"{kind}={command}")
+    ]
+    return await start_worker(*flags, **{"imports": "", **settings})
+
+
+async def pid_in(path: Path) -> int:
+    """Wait for a process id in a file."""
+
+    text = ""
+
+    async def is_there() -> bool:
+        nonlocal text
+        text = path.read_text() if path.exists() else ""  # noqa: ASYNC240
+        return text.endswith("\n")
+
+    await wait_for(is_there, PATIENCE)
+    return int(text)
+
+
+@pytest.mark.usefixtures("loop")
+async def test_a_command_gets_the_payload_and_its_output_is_the_result(
+    start_worker: StartProcess, connection: Connection
+) -> None:
+    await worker(
+        start_worker, "cat", "echo done", "true", "printf 42", "printf '{oops'"
+    )
+    payload = {
+        "text": "a'; touch /tmp/x; $(id) `id` \"\r\n",
+        "exact": 12345678901234567890123,
+        "self": 1,
+    }
+    jobs = [await insert(connection, "a", payload=payload)]
+    jobs += [await insert(connection, kind, payload=payload) for kind in "bcde"]
+    rows = [await ended(connection, job_id) for job_id in jobs]
+
+    assert [row["status"] for row in rows] == ["completed"] * 5
+    assert [row["result"] for row in rows] == [payload, "done\n", None, 42, "{oops"]
+
+
+async def test_words_are_no_shells(
+    start_worker: StartProcess, connection: Connection
+) -> None:
+    await worker(
+        start_worker, "echo '$HOME;' \"a  b\" * | cat", "sh -c 'echo $((1+1))'"
+    )
+    first, second = [await insert(connection, kind) for kind in "ab"]
+
+    assert (await ended(connection, first))["result"] == "$HOME; a  b * | cat\n"
+    assert (await ended(connection, second))["result"] == 2
+
+
+async def test_what_is_known_of_the_job_is_in_the_environment(
+    start_worker: StartProcess, connection: Connection
+) -> None:
+    await worker(start_worker, "env -0")
+    hostile = "a\nPATH=/nowhere $(id)'"
+    job_id = await insert(
+        connection, "a", payload={"self": 1}, metadata={"note": hostile}, max_attempts=3
+    )
+    row = await ended(connection, job_id)
+    found = dict(
+        line.split("=", 1)
+        for line in row["result"].split("\N{REPLACEMENT CHARACTER}")
+        if line
+    )
+    about = {n: v for n, v in found.items() if n.startswith("PGWAKE_JOB_")}
+    assert json.loads(about.pop("PGWAKE_JOB_METADATA")) == {"note": hostile}
+    assert about == {
+        "PGWAKE_JOB_ID": str(job_id),
+        "PGWAKE_JOB_KIND": "a",
+        "PGWAKE_JOB_QUEUE": "default",
+        "PGWAKE_JOB_ATTEMPT": "1",
+        "PGWAKE_JOB_MAX_ATTEMPTS": "3",
+        "PGWAKE_JOB_CREATED_AT": row["created_at"].isoformat(),
+    }
+    assert found["PATH"] == os.environ["PATH"]
+
+
+async def test_the_workers_secrets_are_not_in_it_unless_asked_for(
+    start_worker: StartProcess,
+    connection: Connection,
+    database: str,
+) -> None:
+    script = "sh -c 'env | grep -c -e ^PGWAKE_[^J] -e ^PG[^W] -e ^DATABASE'"
+    show = 'sh -c \'printf "\\"$PGWAKE_DATABASE_URL\\""\''
+    await worker(start_worker, script, show)
+    first, second = [await insert(connection, kind, max_attempts=1) for kind in "ab"]
+    row = await ended(connection, first)
+    assert row["errors"][-1]["message"] == "exit code 1"  # grep has found nothing
+    assert (await ended(connection, second))["result"] == ""
+
+    await worker(
+        start_worker, show, exec_environment="OTHER, PGWAKE_DATABASE_URL", queues="q"
+    )
+    row = await ended(connection, await insert(connection, "a", queue="q"))
+    assert row["result"] == database
+
+
+@pytest.mark.parametrize("code", [1, 2, 75, 126, 255])
+async def test_most_exit_codes_fail_the_attempt(
+    start_worker: StartProcess, connection: Connection, code: int
+) -> None:
+    await set_queue(connection, backoff_base=timedelta(0))
+    await worker(start_worker, f"sh -c 'echo first >&2; echo ouch >&2; exit {code}'")
+    row = await ended(connection, await insert(connection, "a", max_attempts=2))
+
+    assert (row["status"], reasons(row)) == ("failed", ["failed", "failed"])
+    assert row["errors"][0]["message"] == f"exit code {code}: first\nouch"
+
+
+@pytest.mark.parametrize("code", [64, 65])
+async def test_exit_codes_for_bad_input_mean_a_dead_letter(
+    start_worker: StartProcess, connection: Connection, code: int
+) -> None:
+    await worker(start_worker, f"sh -c 'exit {code}'")
+    row = await ended(connection, await insert(connection, "a"))
+
+    assert (row["status"], reasons(row)) == ("failed", ["discarded"])
+    assert row["errors"][0]["message"] == f"exit code {code}"
+
+
+async def test_a_command_that_a_signal_ends_has_failed(
+    start_worker: StartProcess, connection: Connection
+) -> None:
+    await worker(start_worker, "sh -c 'kill -SEGV $$'")
+    row = await ended(connection, await insert(connection, "a", max_attempts=1))
+    assert row["errors"][0]["message"] == "killed by SIGSEGV"
+
+
+async def test_a_program_that_has_gone_fails_the_attempt(
+    start_worker: StartProcess, connection: Connection, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    await worker(start_worker, str(program))
+    program.unlink()
+    row = await ended(connection, await insert(connection, "a", max_attempts=1))
+    assert row["errors"][0]["message"].startswith("exit code 127: ")
+
+
+@pytest.mark.usefixtures("loop")
+async def test_a_command_need_not_read_its_payload(
+    start_worker: StartProcess, connection: Connection
+) -> None:
+    await worker(start_worker, "true", "sh -c 'exec <&-; sleep 0.1; echo 1'", "wc -c")
+    large = {"text": "x" * 900_000}
+    jobs = [await insert(connection, kind, payload=large) for kind in "abc"]
+    rows = [await ended(connection, job_id) for job_id in jobs]
+
+    assert [row["status"] for row in rows] == ["completed"] * 3
+    assert rows[2]["result"] == len(json.dumps(large))
+
+
+@pytest.mark.usefixtures("loop")
+async def test_output_without_measure_is_received_and_cut(
+    start_worker: StartProcess, connection: Connection
+) -> None:
+    await worker(
+        start_worker,
+        "head -c 100000000 /dev/zero",
+        "sh -c 'head -c 10000000 /dev/zero | tr \"\\\\0\" e >&2; echo end >&2; exit 1'",
+    )
+    row = await ended(connection, await insert(connection, "a"))
+    assert row["status"] == "completed"
+    # Three bytes each: a zero can't be stored.
+    assert len(json.dumps(row["result"], ensure_ascii=False).encode()) > 2**20 - 10
+    row = await ended(connection, await insert(connection, "b", max_attempts=1))
+    assert row["errors"][0]["message"].endswith("eeeend")
+    assert len(row["errors"][0]["message"]) < 2000
+
+
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize("leave", ["sleep 3600", "setsid sleep 3600"])
+async def test_a_daemon_that_keeps_the_output_open_holds_nothing_up(
+    start_worker: StartProcess, connection: Connection, tmp_path: Path, leave: str
+) -> None:
+    file = tmp_path / "pid"
+    await worker(
+        start_worker, f"sh -c '{leave} & echo $! >{file}; echo 7'", queues="q:1"
+    )
+    jobs = [await insert(connection, "a", queue="q") for _ in range(2)]
+    rows = [await ended(connection, job_id) for job_id in jobs]
+    left = await pid_in(file)
+
+    assert [row["result"] for row in rows] == [7, 7]
+    if leave.startswith("setsid"):  # it has left the group on purpose
+        assert is_alive(left)
+        os.kill(left, signal.SIGKILL)
+    await gone(left)
+
+
+NAP = "sh -c 'trap \"echo told >{0}/told\" TERM; sleep 3600 & echo $! >{0}/pid; wait'"
+DEAF = "sh -c 'trap \"\" TERM; sleep 3600 & echo $! >{0}/pid; wait; wait'"
+
+
+@pytest.mark.usefixtures("loop")
+async def test_a_command_over_its_time_limit_is_told_then_killed_with_its_children(
+    start_worker: StartProcess, connection: Connection, tmp_path: Path
+) -> None:
+    await connection.execute(
+        "insert into pgwake.kinds (name, timeout, max_attempts)"
+        " select k, '1 s', 1 from unnest('{a,b}'::text[]) as k"
+    )
+    (tmp_path / "deaf").mkdir()
+    process = await worker(
+        start_worker, NAP.format(tmp_path), DEAF.format(tmp_path / "deaf")
+    )
+    told, deaf = [await insert(connection, kind) for kind in "ab"]
+
+    for job_id, folder in ((told, tmp_path), (deaf, tmp_path / "deaf")):
+        assert reasons(await ended(connection, job_id)) == ["timeout"]
+        await gone(await pid_in(folder / "pid"))
+    assert (tmp_path / "told").exists()
+    assert process.log("process died") == []
+
+
+async def test_a_cancelled_command_is_ended(
+    start_worker: StartProcess, connection: Connection, tmp_path: Path
+) -> None:
+    process = await worker(start_worker, DEAF.format(tmp_path))
+    job_id = await insert(connection, "a")
+    child = await pid_in(tmp_path / "pid")
+    await call(connection, "cancel_job", job_id=job_id)
+
+    assert (await ended(connection, job_id))["status"] == "cancelled"
+    await gone(child)
+    assert process.log("process died") == []
+
+
+async def test_a_lost_lease_ends_the_command(
+    start_worker: StartProcess, connection: Connection, tmp_path: Path
+) -> None:
+    await worker(start_worker, NAP.format(tmp_path), lease=1)
+    job_id = await insert(connection, "a")
+    child = await pid_in(tmp_path / "pid")
+    await call(connection, "force_complete_job", job_id=job_id, reason="by hand")
+
+    await gone(child)
+
+
+async def test_a_stop_gives_the_job_back_and_leaves_no_process(
+    start_worker: StartProcess, connection: Connection, tmp_path: Path
+) -> None:
+    process = await worker(start_worker, NAP.format(tmp_path), grace=0)
+    job_id = await insert(connection, "a")
+    child = await pid_in(tmp_path / "pid")
+    process.send(signal.SIGTERM)
+
+    assert await process.exit_code() == 0
+    await gone(child)
+    row = await job(connection, job_id)
+    assert (row["status"], row["attempt"], row["bounce_count"]) == ("pending", 0, 1)
+
+
+@pytest.mark.parametrize("whom", ["worker", "supervisor"])
+async def test_the_command_of_a_worker_that_is_killed_is_killed_too(
+    start_worker: StartProcess, connection: Connection, tmp_path: Path, whom: str
+) -> None:
+    process = await worker(start_worker, DEAF.format(tmp_path), grace=0)
+    await insert(connection, "a", max_attempts=1)
+    child = await pid_in(tmp_path / "pid")
+    os.kill(process.children[0] if whom == "worker" else process.pid, signal.SIGKILL)
+
+    await gone(child)
+
+
+def wardens(pid: int) -> list[int]:
+    """The warden of a worker: a child that runs warden.py."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if "warden.py" in Path(f"/proc/{child}/cmdline").read_text()
+    ]
+
+
+async def test_a_warden_that_is_killed_is_replaced_and_knows_what_runs(
+    start_worker: StartProcess, connection: Connection, tmp_path: Path
+) -> None:
+    process = await worker(start_worker, DEAF.format(tmp_path), "true", grace=0)
+    await insert(connection, "a", max_attempts=1)
+    child = await pid_in(tmp_path / "pid")
+    (first,) = wardens(process.children[0])
+    os.kill(first, signal.SIGKILL)
+    await gone(first)
+    await ended(connection, await insert(connection, "b"))
+    (second,) = wardens(process.children[0])
+    assert second != first
+
+    os.kill(process.children[0], signal.SIGKILL)
+    await gone(child)
+    await gone(second)
+
+
+def entries(folder: str) -> int:
+    return len(list(Path(folder).iterdir()))
+
+
+@pytest.mark.usefixtures("loop")
+async def test_no_zombie_is_left_and_no_file_open(
+    start_worker: StartProcess, connection: Connection
+) -> None:
+    process = await worker(start_worker, "true", "sh -c 'exit 1'")
+    pid = process.children[0]
+    await ended(connection, await insert(connection, "a"))
+    files = entries(f"/proc/{pid}/fd")
+    jobs = [await insert(connection, kind, max_attempts=1) for kind in "ab" * 20]
+    for job_id in jobs:
+        await ended(connection, job_id)
+
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text()  # noqa: ASYNC240
+    assert children.split() == [str(warden) for warden in wardens(pid)]
+    assert entries(f"/proc/{pid}/fd") == files

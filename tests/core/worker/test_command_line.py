@@ -1,0 +1,188 @@
+"""The command line: what scripts get to see, and how it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pgwake import __version__
+from pgwake.database.statements import SCHEMA_VERSION
+from support import Connection
+from support.sql import release
+from support.sql.helpers import insert, job
+from support.worker.processes import Pgwake, StartProcess
+
+
+async def test_the_version_is_that_of_the_package(pgwake: Pgwake) -> None:
+    answer = await pgwake("version")
+    told = f"pgwake {__version__}, schema {SCHEMA_VERSION}\n"
+    assert (answer.code, answer.output) == (0, told)
+
+    answer = await pgwake("version", "--json")
+    assert json.loads(answer.output) == {
+        "pgwake": __version__,
+        "schema": SCHEMA_VERSION,
+    }
+
+
+async def test_a_schema_is_installed_where_there_is_none(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    await connection.execute("drop schema pgwake cascade")
+    answer = await pgwake("init")
+    installed = f"pgwake schema {SCHEMA_VERSION} is installed"
+    assert (answer.code, answer.output) == (0, f"{installed}\n")
+    again = await pgwake("init")
+    assert (again.code, again.output) == (0, f"{installed}, as before\n")
+
+    await insert(connection, "kept")
+    assert (await pgwake("init")).code == 0
+    assert (await job(connection, 1))["kind"] == "kept"
+
+
+async def test_an_upgrade_says_from_where_to_where_by_what(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    await connection.execute("drop schema pgwake cascade")
+    await connection.execute(release.script(1))
+    answer = await pgwake("init")
+    done = ", ".join(map(str, range(2, SCHEMA_VERSION + 1)))
+    told = (
+        f"pgwake schema {SCHEMA_VERSION} is installed: it was 1, migrated by {done}\n"
+    )
+    assert (answer.code, answer.output) == (0, told)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["enqueue"],
+        ["nothing"],
+        ["show", "one"],
+        ["enqueue", "mail", "--delay", "soon"],
+        ["enqueue", "mail", "--priority", "101"],
+        ["enqueue", "mail", "--priority", "99999999999"],
+        ["enqueue", "mail", "--max-attempts", "0"],
+    ],
+)
+async def test_wrong_usage_has_exit_code_2(
+    pgwake: Pgwake, arguments: list[str]
+) -> None:
+    answer = await pgwake(*arguments)
+
+    assert (answer.code, answer.output) == (2, "")
+    assert not [a for a in arguments if a.startswith("--") and a not in answer.errors]
+    assert "Traceback" not in answer.errors
+
+
+async def test_a_job_is_shown_wherever_it_lies(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    await insert(connection, "mail", payload={"to": "a"})
+    shown = json.loads((await pgwake("show", "1", "--json")).output)
+    assert (shown["id"], shown["status"], shown["payload"]) == (
+        1,
+        "pending",
+        {"to": "a"},
+    )
+
+    await connection.execute("select pgwake.cancel_job(1)")
+    shown = json.loads((await pgwake("show", "1")).output)
+    assert shown["status"] == "cancelled"
+
+
+async def test_a_job_that_is_not_there_is_told_with_its_code(pgwake: Pgwake) -> None:
+    answer = await pgwake("show", "4711")
+
+    assert (answer.code, answer.output) == (1, "")
+    assert "4711" in answer.errors
+    assert "PW001" in answer.errors
+
+
+async def test_the_statistics_can_be_read_by_scripts(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    await insert(connection, "mail", queue="mail")
+    await insert(connection, "mail")
+    rows = json.loads((await pgwake("stats", "--json")).output)
+    assert {row["queue"]: row["pending_count"] for row in rows} == {
+        "default": 1,
+        "mail": 1,
+    }
+    assert all(row["oldest_pending_age"] >= 0 for row in rows)
+
+    (row,) = json.loads((await pgwake("stats", "mail", "--json")).output)
+    assert (row["queue"], row["enqueued_total"]) == ("mail", 1)
+
+
+async def test_the_statistics_of_no_queue_are_an_empty_list(pgwake: Pgwake) -> None:
+    assert json.loads((await pgwake("stats", "--json")).output) == []
+
+
+async def test_a_table_for_people_shows_names_and_drives_no_terminal(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    await insert(connection, "mail", queue="[red]a\x1b[31m")
+    answer = await pgwake("stats", COLUMNS="200")
+
+    assert "pending" in answer.output
+    assert "[red]a" in answer.output
+    assert "\x1b[31m" not in answer.output
+
+
+async def test_a_database_that_can_not_be_reached_is_told_in_one_line(
+    pgwake: Pgwake,
+) -> None:
+    nobody = "postgresql://me:very-secret@127.0.0.1:1/nowhere"
+    answer = await pgwake("stats", PGWAKE_DATABASE_URL=nobody)
+
+    assert answer.code == 1
+    assert answer.errors.count("\n") == 1
+    assert "the database can't be reached" in answer.errors
+    assert "secret" not in answer.errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "named"),
+    [
+        (["stats"], {"PGWAKE_DATABASE_URL": ""}, "PGWAKE_DATABASE_URL"),
+        (["stats"], {"PGWAKE_DATABASE_URL": "mysql://h/d"}, "PGWAKE_DATABASE_URL"),
+        (["stats"], {"PGWAKE_QUERY_TIMEOUT": "0"}, "PGWAKE_QUERY_TIMEOUT"),
+        (["run"], {}, "--import MODULE"),
+        (["run", "--import", "no_such_module"], {}, "no_such_module"),
+        (["run", "--import", "support.worker.handlers", "--lease", "0"], {}, "--lease"),
+        (
+            ["run", "--import", "support.worker.handlers", "--queue", "a:0"],
+            {},
+            "--queue",
+        ),
+        (["run", "--import", "json"], {}, "no handlers"),
+    ],
+)
+async def test_settings_that_can_not_work_have_exit_code_78(
+    pgwake: Pgwake, arguments: list[str], variables: dict[str, str], named: str
+) -> None:
+    answer = await pgwake(*arguments, **{"PGWAKE_HTTP_PORT": "0", **variables})
+
+    assert answer.code == 78, answer
+    assert named in answer.errors
+    assert "Traceback" not in answer.errors
+
+
+async def test_a_message_is_one_line_however_long(pgwake: Pgwake) -> None:
+    answer = await pgwake("stats", PGWAKE_DATABASE_URL="")
+
+    assert answer.errors.startswith("pgwake: no database: set PGWAKE_DATABASE_URL")
+    assert answer.errors.count("\n") == 1
+
+
+async def test_the_password_is_in_no_ones_list_of_processes(
+    database: str, start_worker: StartProcess
+) -> None:
+    worker = await start_worker()
+    assert "owner@" in database
+    for pid in (worker.pid, *worker.children):
+        # Read like any other user may.
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()  # noqa: ASYNC240
+        assert b"pgwake" in command
+        assert b"owner@" not in command

@@ -1,0 +1,197 @@
+"""Jobs that take their process down: neither endless, nor at the cost of others."""
+
+import os
+import signal
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from pgwake.names import new_worker_name
+from support import Connection, free_port, wait_for
+from support.sql.helpers import insert, set_queue
+from support.worker.helpers import Samples, all_ended, ended, fetch, in_status, reasons
+from support.worker.processes import Diary, StartProcess, gone
+
+
+@pytest.mark.timeout(90)
+async def test_a_job_that_always_kills_its_process_is_failed_with_the_workers_named(
+    connection: Connection, start_worker: StartProcess, diary: Diary
+) -> None:
+    await start_worker("--queue", "default:5")
+    poison = await insert(connection, "die", priority=1)
+    others = [
+        await insert(connection, "nap", payload={"seconds": 0.3}) for _ in range(20)
+    ]
+    row = await ended(connection, poison, within=60)
+    await all_ended(connection)
+
+    assert (row["status"], row["crash_count"]) == ("failed", 5)
+    assert reasons(row) == ["crashed"] * 5
+    # Five workers, each of them named. Crashes 1 and 2 gave the attempt back.
+    workers = [error["worker"] for error in row["errors"]]
+    assert len(set(workers)) == 5
+    assert [error["attempt"] for error in row["errors"]] == [1, 1, 1, 2, 3]
+    starts = diary.entries(job=poison, event="start")
+    assert [int(worker.split(":")[1]) for worker in workers] == [
+        entry["pid"] for entry in starts
+    ]
+
+    # From crash 2 on it ran alone: no other process but its own died with it.
+    alone = {entry["pid"] for entry in starts[2:]}
+    assert not [e for e in diary.entries(kind="nap") if e["pid"] in alone]
+    for job_id in others:
+        row = await ended(connection, job_id)
+        assert (row["status"], row["attempt"]) == ("completed", 1)
+        # Whoever was beside it has no more than its first two crashes to tell of.
+        assert reasons(row) == ["crashed"] * row["crash_count"]
+        assert row["crash_count"] <= 2
+
+
+@pytest.mark.timeout(60)
+async def test_the_limit_of_crashes_is_the_queues(
+    connection: Connection, start_worker: StartProcess, diary: Diary
+) -> None:
+    await set_queue(connection, max_crashes=2)
+    await start_worker()
+    job_id = await insert(connection, "die")
+    row = await ended(connection, job_id)
+
+    assert (row["status"], row["crash_count"]) == ("failed", 2)
+    assert len(diary.entries(event="start")) == 2
+
+
+async def test_a_job_that_kills_its_process_once_runs_again_at_once(
+    connection: Connection, start_worker: StartProcess, diary: Diary, tmp_path: Path
+) -> None:
+    await start_worker()  # with the lease of five minutes, and an hour between polls
+    mark = str(tmp_path / "mark")
+    job_id = await insert(connection, "die once", payload={"mark": mark})
+    row = await ended(connection, job_id)
+
+    assert (row["status"], row["attempt"], row["crash_count"]) == ("completed", 1, 1)
+    first, second = diary.entries(event="start")
+    assert second["at"] - first["at"] < 10
+
+
+async def test_a_job_that_crashed_once_shares_its_process_again(
+    connection: Connection, start_worker: StartProcess, diary: Diary, tmp_path: Path
+) -> None:
+    worker = await start_worker()
+    mark = str(tmp_path / "mark")
+    job_id = await insert(connection, "die once", payload={"mark": mark})
+    await ended(connection, job_id)
+
+    assert not worker.log("process started", suspects=True)
+    assert diary.entries(event="end")[0]["pid"] == worker.children[1]
+
+
+@pytest.mark.timeout(60)
+async def test_a_suspect_runs_in_a_process_of_its_own_that_ends_after_it(
+    connection: Connection, start_worker: StartProcess, diary: Diary
+) -> None:
+    worker = await start_worker()
+    job_id = await insert(connection, "note", crash_count=2)
+    # Put there by hand, so nobody has crashed and told of it: the poll finds it.
+    await ended(connection, job_id)
+    quarantine = await worker.logged("process started", suspects=True)
+    await gone(quarantine["pid"])
+
+    (entry,) = diary.entries(event="start")
+    assert entry["pid"] == quarantine["pid"] != worker.children[0]
+
+
+async def test_an_embedded_worker_runs_suspects_when_nothing_else_runs(
+    connection: Connection,
+    start_application: StartProcess,
+    diary: Diary,
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    neighbour = await insert(connection, "hold", payload={"until": str(go)})
+    suspect = await insert(connection, "note", crash_count=2)
+    await start_application(poll_interval=0.2)
+    await diary.has(job=neighbour, event="start")
+    later = await insert(connection, "note")
+    go.touch()
+    for job_id in (neighbour, suspect, later):
+        assert (await ended(connection, job_id))["status"] == "completed"
+
+    order = [(entry["job"], entry["event"]) for entry in diary.entries()]
+    assert order.index((neighbour, "end")) < order.index((suspect, "start"))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_crashes_are_counted_where_metrics_are_read(
+    connection: Connection, start_worker: StartProcess, tmp_path: Path, processes: int
+) -> None:
+    port = free_port()
+    worker = await start_worker(processes=processes, http_port=port)
+    mark = str(tmp_path / "mark")
+    job_id = await insert(connection, "die once", payload={"mark": mark})
+    await ended(connection, job_id)
+    await worker.started(processes + 1)  # the one that died has been replaced
+
+    async def is_counted_once() -> bool:
+        pages = [await fetch(port + n, "/metrics") for n in range(processes)]
+        labels = {"queue": "default", "kind": "die once"}
+        name = "pgwake_jobs_crashed"
+        return sum(Samples(page.text).total(name, **labels) for page in pages) == 1
+
+    await wait_for(is_counted_once)
+
+
+async def test_a_supervisor_gives_back_only_what_its_own_child_had(
+    connection: Connection, start_worker: StartProcess, diary: Diary, tmp_path: Path
+) -> None:
+    await start_worker("--queue", "default:1")
+    await start_worker("--queue", "default:1")
+    go = tmp_path / "go"
+    ids = [await insert(connection, "hold", payload={"until": str(go)}) for _ in "ab"]
+    entries = await diary.has(2, event="start")
+    victim, survivor = entries
+    os.kill(victim["pid"], signal.SIGKILL)
+    await diary.has(2, job=victim["job"], event="start")
+    row = await in_status(connection, survivor["job"], "running")
+    assert row["crash_count"] == 0
+    go.touch()
+    for job_id in ids:
+        assert (await ended(connection, job_id))["status"] == "completed"
+    assert len(diary.entries(job=survivor["job"], event="start")) == 1
+
+
+async def test_a_crash_loop_of_the_process_itself_is_slowed_down(
+    start_process: StartProcess, database: str, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.py").write_text("import os\nos._exit(3)\n")
+    worker = await start_process(
+        *("-m", "pgwake", "run", "--import", "broken"), database_url=database
+    )
+    begun = monotonic()
+    await worker.logged("process died", count=6, exit=3)
+    # Pauses of 0 to 0.4, 0.8, 1.6, 3.2 s, ... on top of the starts themselves: all of
+    # them short is less likely than one in ten thousand.
+    assert monotonic() - begun > 1
+
+
+def test_worker_names_are_never_used_twice() -> None:
+    assert len({new_worker_name() for _ in range(1000)}) == 1000
+
+
+@pytest.mark.timeout(90)
+async def test_a_key_whose_job_kills_its_process_goes_on_with_the_next(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    await start_worker("--queue", "default:5", poll_interval=3600)
+    poison = await insert(connection, "die", concurrency_key="k")
+    others = [
+        await insert(connection, "nap", payload={"seconds": 0}, concurrency_key="k")
+        for _ in range(5)
+    ]
+    row = await ended(connection, poison, within=60)
+    await all_ended(connection)
+
+    assert (row["status"], row["crash_count"]) == ("failed", 5)
+    for job_id in others:
+        row = await ended(connection, job_id)
+        assert (row["status"], row["attempt"]) == ("completed", 1)

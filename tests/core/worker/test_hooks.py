@@ -1,0 +1,136 @@
+"""A user's trigger that refuses an end costs its own job alone."""
+
+import asyncio
+
+from pgwake import Registry
+from support import Connection, wait_for
+from support.sql.helpers import call, insert, job, sweep
+from support.worker.helpers import Samples, embedded, ended, in_status, reasons
+from support.worker.processes import StartProcess
+
+REFUSE = """
+create table public.refusals (kind text);
+create function public.refuse() returns trigger language plpgsql
+set search_path = public as $$
+begin
+  if exists (select from refusals as r where r.kind = new.kind) then
+    raise exception 'not now, %', new.kind;
+  end if;
+  return null;
+end $$;
+create trigger refuse after insert on pgwake.jobs_finished
+for each row execute function public.refuse();
+create trigger refuse after insert on pgwake.jobs_failed
+for each row execute function public.refuse();
+insert into public.refusals values ('bad');
+"""
+
+
+def handlers() -> Registry:
+    registry = Registry()
+
+    @registry.job("good")
+    async def good() -> None: ...
+
+    @registry.job("bad", max_attempts=2, backoff_base=0)
+    async def bad(*, fail: bool = False) -> str:
+        if fail:
+            raise ValueError("broken")
+        return "done"
+
+    return registry
+
+
+async def test_a_job_whose_completion_is_refused_is_retried_and_named(
+    database: str, connection: Connection
+) -> None:
+    await connection.execute(REFUSE)
+    bad = await insert(connection, "bad", max_attempts=20)
+    good = [await insert(connection, "good") for _ in range(20)]
+    async with embedded(database, handlers()) as worker:
+        for job_id in good:
+            assert (await ended(connection, job_id))["status"] == "completed"
+
+        async def was_refused() -> bool:
+            return "refused" in reasons(await job(connection, bad))
+
+        await wait_for(was_refused)
+        await connection.execute("delete from refusals")
+        row = await ended(connection, bad)
+        assert Samples(worker.metrics.render()).total(
+            "pgwake_jobs_retried", kind="bad"
+        ) == len(row["errors"])
+
+    assert (row["status"], row["result"]) == ("completed", "done")
+    message = row["errors"][0]["message"]
+    assert message == "its end is refused: RaiseError: not now, bad (P0001)"
+
+
+async def test_a_job_whose_failure_is_refused_is_put_off_and_named(
+    database: str, connection: Connection
+) -> None:
+    await connection.execute(REFUSE)
+    bad = await insert(connection, "bad", payload={"fail": True})
+    good = [await insert(connection, "good") for _ in range(20)]
+    async with embedded(database, handlers()) as worker:
+        for job_id in good:
+            assert (await ended(connection, job_id))["status"] == "completed"
+
+        async def was_refused() -> bool:
+            return "refused" in reasons(await job(connection, bad))
+
+        await wait_for(was_refused)
+        row = await in_status(connection, bad, "pending")
+        assert reasons(row)[:2] == ["failed", "refused"]
+        assert row["attempt"] == 1  # the last one was given back
+        assert row["crash_count"] == 0
+
+        async def is_counted() -> bool:
+            samples = Samples(worker.metrics.render())
+            name = "pgwake_jobs_released"
+            return samples.total(name, kind="bad", reason="refused") > 0
+
+        await wait_for(is_counted)
+        await connection.execute("delete from refusals")
+        row = await ended(connection, bad)
+
+    assert (row["status"], row["attempt"]) == ("failed", 2)
+    assert row["errors"][-1]["message"] == "ValueError: broken"
+
+
+async def test_it_is_logged_with_its_id(
+    start_worker: StartProcess, connection: Connection
+) -> None:
+    await connection.execute(REFUSE)
+    await connection.execute("insert into refusals values ('noop')")
+    job_id = await insert(connection, "noop", max_attempts=1)
+    worker = await start_worker()
+    line = await worker.logged("end refused", job=job_id)
+    assert line["error"] == "RaiseError: not now, noop (P0001)"
+    await worker.logged("job released", job=job_id, reason="refused")
+
+
+async def test_a_cancelled_job_whose_end_is_refused_is_left_to_the_sweep(
+    database: str, connection: Connection
+) -> None:
+    await connection.execute(REFUSE)
+    registry = Registry()
+
+    @registry.job("bad")
+    async def bad() -> None:
+        await asyncio.sleep(60)
+
+    @registry.job("good")
+    async def good() -> None: ...
+
+    cancelled = await insert(connection, "bad")
+    async with embedded(database, registry):
+        await in_status(connection, cancelled, "running")
+        await call(connection, "cancel_job", job_id=cancelled)
+        after = await insert(connection, "good")
+        assert (await ended(connection, after))["status"] == "completed"
+
+    assert (await job(connection, cancelled))["status"] == "running"
+    await connection.execute("delete from refusals")
+    assert await sweep(connection, "1 hour") == 1
+    assert (await job(connection, cancelled))["status"] == "cancelled"

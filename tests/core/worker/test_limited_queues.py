@@ -1,0 +1,121 @@
+"""Workers at queues with limits: they run all there is, and hoard nothing.
+
+The poll is an hour away, so only a wake-up or a timer can start a job.
+"""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from pgwake import Registry
+from support import Connection
+from support.sql.helpers import insert, set_queue
+from support.worker.helpers import all_ended, asleep, embedded, quick, wakeups
+
+SPANS = """
+select started_at, finished_at from pgwake.jobs_finished order by started_at
+"""
+
+
+async def test_all_jobs_of_a_key_run_one_after_the_other(
+    connection: Connection, database: str
+) -> None:
+    async with embedded(database, quick()) as worker:
+        await asleep(worker)
+        for _ in range(30):
+            await insert(connection, "quick", concurrency_key="a")
+        await all_ended(connection)
+        assert wakeups(worker, cause="poll") == 0
+
+    spans = [tuple(row) for row in await connection.fetch(SPANS)]
+    assert len(spans) == 30
+    assert all(ended <= started for (_, ended), (started, _) in pairwise(spans))
+
+
+async def test_two_workers_share_the_jobs_of_a_key_without_a_poll(
+    connection: Connection, database: str
+) -> None:
+    async with embedded(database, quick()) as one, embedded(database, quick()) as other:
+        for key in "abab" * 10:
+            await insert(connection, "quick", concurrency_key=key)
+        await all_ended(connection)
+        assert wakeups(one, cause="poll") + wakeups(other, cause="poll") == 0
+
+
+async def test_a_key_that_gets_a_higher_limit_goes_on_at_once(
+    connection: Connection, database: str
+) -> None:
+    await connection.execute(
+        "insert into pgwake.concurrency_limits values ('default', 'a', 0)"
+    )
+    await insert(connection, "quick", concurrency_key="a")
+    async with embedded(database, quick()) as worker:
+        await asleep(worker)
+        await connection.execute("update pgwake.concurrency_limits set max_running = 1")
+        await all_ended(connection)
+
+
+async def test_a_queue_with_max_running_runs_all_its_jobs(
+    connection: Connection, database: str
+) -> None:
+    await set_queue(connection, max_running=2)
+    registry = Registry()
+    now, most = 0, 0
+
+    @registry.job("brief")
+    async def brief() -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.002)
+        now -= 1
+
+    async with embedded(database, registry) as one:
+        await asleep(one)
+        async with embedded(database, registry):
+            await insert_many_of(connection, "brief", 60)
+            await all_ended(connection)
+            assert wakeups(one, cause="poll") == 0
+    assert most == 2
+
+
+async def insert_many_of(connection: Connection, kind: str, count: int) -> None:
+    await connection.execute(
+        "insert into pgwake.jobs (kind) select $1 from generate_series(1, $2::int)",
+        kind,
+        count,
+    )
+
+
+async def test_a_queue_with_a_rate_runs_its_jobs_on_time(
+    connection: Connection, database: str
+) -> None:
+    await set_queue(connection, rate_limit=20.0, rate_burst=1)
+    async with embedded(database, quick()) as worker:
+        await asleep(worker)
+        await insert_many_of(connection, "quick", 20)
+        await all_ended(connection)
+        assert wakeups(worker, cause="poll") == 0
+        assert wakeups(worker, cause="timer") >= 10
+
+    starts = [row[0] for row in await connection.fetch(SPANS)]
+    gaps = [(two - one).total_seconds() for one, two in pairwise(starts)]
+    assert len(gaps) == 19
+    assert min(gaps) >= 0.0499
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+async def test_only_from_a_queue_with_limits_nothing_is_claimed_ahead(
+    connection: Connection, database: str, is_limited: bool
+) -> None:
+    if is_limited:
+        await set_queue(connection, max_running=1000)
+    await insert_many_of(connection, "quick", 2000)
+    async with embedded(database, quick(), queues="default:2"):
+        await all_ended(connection)
+    largest = await connection.fetchval(
+        "select max(c.jobs)"
+        " from (select count(*) as jobs from pgwake.jobs group by lease_id) as c"
+    )
+    assert (largest > 2) is not is_limited  # two slots

@@ -1,0 +1,223 @@
+"""The log: a line a job with its fields, and never a payload."""
+
+import asyncio
+import io
+import json
+from typing import Any
+
+import pytest
+import structlog
+
+from pgwake.jobs.job import Job
+from pgwake.observe import logs
+from pgwake.observe.joblog import JobLog
+from support import Connection, free_port
+from support.sql.helpers import call, insert
+from support.worker.helpers import all_ended, ended, settings
+from support.worker.processes import StartProcess
+
+CANARY = "canary-7f3a"
+
+
+async def test_a_completed_job_has_a_line_with_its_fields(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    worker = await start_worker()
+    job_id = await insert(connection, "nap", payload={"seconds": 0.05})
+    row = await ended(connection, job_id)
+    line = await worker.logged("job completed", job=job_id)
+
+    assert line["worker"] == row["claimed_by"]
+    assert (line["kind"], line["queue"], line["attempt"]) == ("nap", "default", 1)
+    assert 0 <= line["queue_ms"] < 20_000
+    assert 50 <= line["execution_ms"] < 20_000
+    assert line["level"] == "info"
+    assert line["timestamp"].endswith("Z")
+
+
+async def test_each_line_is_one_json_object(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    worker = await start_worker()
+    for kind, payload in [
+        ("noop", {}),
+        ("fail", {"message": 'two\nlines "quoted" \x1b[31m'}),
+        ("unheard\nof\x1b[31m", {}),
+    ]:
+        await insert(connection, kind, payload=payload, max_attempts=1)
+    await worker.logged("job failed for good")
+    await worker.logged("job released", reason="unknown_kind")
+
+    # What is no JSON has been read as an event that is the whole line.
+    assert all("level" in line for line in worker.lines)
+
+
+async def test_what_a_library_warns_of_is_a_line_like_any_other(
+    start_worker: StartProcess,
+) -> None:
+    port = free_port()
+    worker = await start_worker(http_host="127.0.0.1", http_port=port)
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"no HTTP\r\n\r\n")
+    line = await worker.logged("Invalid HTTP request received.")
+    writer.close()
+
+    assert line["level"] == "warning"
+    assert line["logger"] == "uvicorn.error"
+
+
+async def test_no_payload_ever_reaches_the_log(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    worker = await start_worker("--log-level", "debug", lease=1)
+    payload = {"secret": CANARY}
+    ids = {
+        kind: await insert(
+            connection, kind, payload=payload, metadata=payload, max_attempts=1
+        )
+        for kind in ("noop", "echo", "nap", "unheard of")
+    }
+    too_large = {"secret": CANARY, "filling": "x" * 1_048_000}
+    ids["too large"] = await insert(
+        connection, "echo", payload=too_large, max_attempts=1
+    )
+    cancelled = await insert(
+        connection, "nap", payload={"seconds": 60}, unique_key=CANARY
+    )
+    for kind in ("noop", "echo", "nap", "too large"):
+        await ended(connection, ids[kind])
+    await call(connection, "cancel_job", job_id=cancelled)
+    await ended(connection, cancelled)
+    await worker.logged("job released", reason="unknown_kind")
+    await worker.logged("job failed for good", kind="nap")
+
+    assert CANARY not in json.dumps(worker.lines)
+
+
+async def test_a_result_that_is_refused_shows_nothing_of_its_row(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    # What PostgreSQL has to say of a violated check holds the whole row.
+    await connection.execute(
+        "alter table pgwake.jobs add constraint no_echo"
+        " check (kind <> 'echo' or status <> 'completed')"
+    )
+    worker = await start_worker()
+    job_id = await insert(
+        connection, "echo", payload={"secret": CANARY}, max_attempts=1
+    )
+    row = await ended(connection, job_id)
+    await worker.logged("job failed for good", job=job_id)
+
+    (error,) = row["errors"]
+    assert 'check constraint "no_echo"' in error["message"]
+    assert CANARY not in error["message"]
+    assert CANARY not in json.dumps(worker.lines)
+
+
+async def test_what_a_handler_raises_is_in_the_line_of_its_attempt(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    worker = await start_worker()
+    await insert(connection, "fail", payload={"message": "out of paper"})
+    line = await worker.logged("attempt failed, will retry")
+
+    assert line["error"] == "ValueError: out of paper"
+    assert "handlers.py" in line["traceback"]
+    assert line["level"] == "warning"
+
+
+async def test_secrets_of_the_settings_are_never_logged(
+    connection: Connection, start_worker: StartProcess, database: str
+) -> None:
+    worker = await start_worker("--log-level", "debug", listen_url=database)
+    await ended(connection, await insert(connection, "noop"))
+    await worker.logged("job completed")
+
+    assert "owner@" not in json.dumps(worker.lines)
+    assert ":owner" not in json.dumps(worker.lines)
+
+
+async def test_beyond_a_rate_completed_jobs_are_summed_up(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    worker = await start_worker("--queue", "default:50", log_jobs_per_second=3)
+    await connection.execute(
+        "insert into pgwake.jobs (kind) select 'noop' from generate_series(1, 500)"
+    )
+    await all_ended(connection)
+    await worker.close()
+
+    written = len(worker.log("job completed"))
+    summed = sum(line["count"] for line in worker.log("jobs completed, without lines"))
+    assert written + summed == 500
+    assert 3 <= written < 100
+
+
+async def test_failed_jobs_each_have_their_line_whatever_the_rate(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    worker = await start_worker(log_jobs_per_second=0)
+    await connection.execute(
+        "insert into pgwake.jobs (kind, payload, max_attempts)"
+        " select 'fail', '{\"message\": \"m\"}', 1 from generate_series(1, 30)"
+    )
+    await worker.logged("job failed for good", 30)
+    await ended(connection, await insert(connection, "noop"))
+
+    assert not worker.log("job completed")
+
+
+class Claimed:
+    """As much of a job as its line needs."""
+
+    id, kind, queue, attempt, queue_seconds = 1, "kind", "queue", 1, 0.001
+    run = None
+
+
+def human(**fields: Any) -> str:
+    """What a line looks like on a terminal, without its colours."""
+    output = io.StringIO()
+    configured = structlog.get_config()
+    try:
+        logs.configure(settings("postgresql://", log_format="human"), worker="w")
+        structlog.configure(
+            logger_factory=structlog.PrintLoggerFactory(output),
+            cache_logger_on_first_use=False,
+        )
+        structlog.get_logger().warning("something", **fields)
+    finally:
+        structlog.configure(**configured)
+    return output.getvalue()
+
+
+@pytest.mark.parametrize(
+    "text", ["\x1b[31mred", "bell\x07", "\x9b31m", "back\x08space", "\r over", "\x7f"]
+)
+def test_human_lines_show_control_characters_and_never_send_them(text: str) -> None:
+    line = human(kind=text, kinds=[text], error=text, nested={"a": [text]})
+
+    assert not [c for c in line if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160)]
+    assert "\\x" in line
+
+
+def test_a_name_with_a_line_break_can_not_forge_a_line() -> None:
+    line = human(kind="a\n01:02:03 [error    ] forged", error="b\nforged too")
+
+    assert line.count("\n") >= 1
+    for each in line.splitlines()[1:]:
+        assert each.startswith(" "), each
+
+
+async def test_the_jobs_that_have_no_line_are_counted_once() -> None:
+    with structlog.testing.capture_logs() as lines:
+        log = JobLog(per_second=2)
+        job: Job = Claimed()  # type: ignore[assignment]
+        for _ in range(10):
+            log.ended(job, "completed", 0.0, None)
+        log.summarise()
+        log.summarise()
+
+    written = [line for line in lines if line["event"] == "job completed"]
+    summed = [line["count"] for line in lines if "count" in line]
+    assert len(written) + sum(summed) == 10

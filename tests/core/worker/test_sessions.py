@@ -1,0 +1,214 @@
+"""The sessions of a worker: few, never more, and they come back."""
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from pgwake import Registry
+from pgwake.database.connection import describe
+from pgwake.database.embedded import EmbeddedServer
+from support import Connect, Connection, database_url, wait_for
+from support.sql.helpers import insert
+from support.worker.helpers import (
+    all_ended,
+    asleep,
+    embedded,
+    ended,
+    gauge,
+    in_status,
+    session_on_duty,
+    sessions,
+)
+from support.worker.processes import StartProcess
+
+pytestmark = pytest.mark.timeout(90)
+
+
+async def terminate_all(admin: Connection) -> int:
+    """End every session of the workers; how many there were."""
+    count: int = await admin.fetchval(
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+        " where application_name like 'pgwake:%' and datname = current_database()"
+    )
+    return count
+
+
+def threads_of(pid: int) -> int:
+    """How many threads a process has."""
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+async def test_sessions_do_not_grow_however_often_they_are_ended(
+    connection: Connection,
+    admin_url: str,
+    connect: Connect,
+    start_worker: StartProcess,
+) -> None:
+    worker = await start_worker()
+    admin = await connect(admin_url)
+    await ended(connection, await insert(connection, "noop"))
+    threads = threads_of(worker.children[0])
+    pauses = [0.0, 0.05, 0.1, 0.3, 0.02]
+    for n in range(20):
+        await terminate_all(admin)
+        await asyncio.sleep(pauses[n % len(pauses)])
+    name = await connection.fetchval("select current_database()")
+    await admin.execute(f"alter database {name} connection limit 0")
+    await terminate_all(admin)
+    await asyncio.sleep(1)
+    await admin.execute(f"alter database {name} connection limit -1")
+    await ended(connection, await insert(connection, "noop"))
+
+    async def as_documented() -> bool:
+        found = [row["application_name"] for row in await sessions(connection)]
+        children = [n for n in found if f":{worker.children[0]}:" in n]
+        # claims, ends, upkeep, lifeline, listener; and one of the supervisor.
+        return len(children) <= 5 and len(found) <= 6
+
+    await wait_for(as_documented, 10)
+    assert len(worker.children) == 1
+    assert threads_of(worker.children[0]) == threads
+
+
+async def test_a_worker_has_five_sessions_however_many_slots_and_queues(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+    go = asyncio.Event()
+
+    @registry.job("wait")
+    async def wait() -> None:
+        await go.wait()
+
+    @registry.job("quick")
+    async def quick() -> None: ...
+
+    names = [f"q{n}" for n in range(6)]
+    for name in names:
+        await insert(connection, "wait", queue=name)
+        await insert(connection, "quick", queue=name)
+    queues = ",".join(f"{name}:50" for name in names)
+    async with embedded(database, registry, queues=queues, lease=1):
+
+        async def every_session_is_there() -> bool:
+            return len(await sessions(connection)) == 5
+
+        await wait_for(every_session_is_there, 10)
+        go.set()
+        await all_ended(connection)
+        assert len(await sessions(connection)) == 5
+
+
+async def listener_pid(connection: Connection) -> int:
+    row = await session_on_duty(connection)
+    assert row is not None
+    pid: int = row["pid"]
+    return pid
+
+
+async def test_one_session_listens_for_as_long_as_the_worker_lives(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+
+    @registry.job("quick")
+    async def quick() -> None: ...
+
+    async with embedded(database, registry) as worker:
+        await asleep(worker)
+        pid = await listener_pid(connection)
+        for _ in range(30):
+            await ended(connection, await insert(connection, "quick"))
+            rows = {row["pid"]: row for row in await sessions(connection)}
+            # Never in a transaction, or the notification queue could not be emptied.
+            assert rows[pid]["state"] in ("idle", "active")
+        await asleep(worker)  # so many so fast, and it had not slept
+        assert await listener_pid(connection) == pid
+        assert gauge(worker, "listener_up") == 1
+
+
+async def test_a_listener_that_is_ended_comes_back_and_looks_at_the_queue(
+    connection: Connection, database: str, admin_url: str, connect: Connect
+) -> None:
+    registry = Registry()
+
+    @registry.job("quick")
+    async def quick() -> None: ...
+
+    admin = await connect(admin_url)
+    async with embedded(database, registry) as worker:
+        await asleep(worker)
+        pid = await listener_pid(connection)
+        # Inserted when nobody listens: in one transaction with the end of the session.
+        job_id = await admin.fetchval(
+            "with ended as (select pg_terminate_backend($1))"
+            " insert into pgwake.jobs (kind) select 'quick' from ended returning id",
+            pid,
+        )
+        await ended(connection, job_id)
+
+
+async def test_a_refusal_of_new_sessions_is_waited_out(
+    connection: Connection, database: str, admin_url: str, connect: Connect
+) -> None:
+    name = database.rpartition("/")[2]
+    registry = Registry()
+
+    @registry.job("quick", max_attempts=1)
+    async def quick() -> None:
+        await asyncio.sleep(0.3)
+
+    admin = await connect(admin_url)
+    job_id = await insert(connection, "quick")
+    async with embedded(database, registry):
+        await in_status(connection, job_id, "running")
+        await admin.execute(f"alter database {name} connection limit 0")
+        await terminate_all(admin)
+        await asyncio.sleep(1)  # the handler ends in the meantime
+        await admin.execute(f"alter database {name} connection limit -1")
+        row = await ended(connection, job_id)
+
+    assert (row["status"], row["errors"]) == ("completed", None)
+
+
+async def test_a_password_that_is_changed_for_a_while_changes_no_outcome(
+    own_server: EmbeddedServer, own_database: str
+) -> None:
+    registry = Registry()
+    go = asyncio.Event()
+
+    @registry.job("wait", max_attempts=1)
+    async def wait() -> str:
+        await go.wait()
+        return "done"
+
+    admin = await asyncpg.connect(
+        database_url(own_server, "pgwake_own", role="postgres")
+    )
+    try:
+        job_id = await admin.fetchval(
+            "insert into pgwake.jobs (kind) values ('wait') returning id"
+        )
+        async with embedded(own_database, registry) as worker:
+            await in_status(admin, job_id, "running")
+            await admin.execute("alter role pgwake_owner password 'another'")
+            await terminate_all(admin)
+            go.set()
+            await wait_for(lambda: asyncio.sleep(0, gauge(worker, "slots_busy") == 0))
+            await asyncio.sleep(1)  # for it to try in vain
+            await admin.execute("alter role pgwake_owner password 'owner'")
+            row = await ended(admin, job_id)
+    finally:
+        await admin.close()
+
+    assert (row["status"], row["errors"]) == ("completed", None)
+
+
+def test_what_asyncpg_says_of_an_ended_session_is_said_in_plain_words() -> None:
+    text = "cannot switch to state 15; another operation (2) is in progress"
+
+    said = describe(asyncpg.InternalClientError(text))
+
+    assert said == f"InternalClientError: the session has ended ({text})"

@@ -1,0 +1,217 @@
+"""Time limits: a failed attempt of its own kind; what can't be stopped is ended."""
+
+import asyncio
+import itertools
+import signal
+import threading
+from datetime import datetime, timedelta
+
+from pgwake import Job, Registry
+from support import Connection, wait_for
+from support.sql.helpers import insert, job, set_queue
+from support.worker.helpers import Samples, clock, embedded, ended, reasons
+from support.worker.processes import Diary, StartProcess, gone
+
+
+def sleeper(max_attempts: int) -> Registry:
+    registry = Registry()
+
+    @registry.job("sleep", timeout=0.05, max_attempts=max_attempts)
+    async def sleep() -> None:
+        await asyncio.sleep(3600)
+
+    return registry
+
+
+async def test_a_job_over_its_time_limit_is_a_dead_letter_after_its_last_attempt(
+    connection: Connection, database: str
+) -> None:
+    await set_queue(connection, backoff_base=timedelta(0))
+    job_id = await insert(connection, "sleep")
+    async with embedded(database, sleeper(max_attempts=3)) as worker:
+        row = await ended(connection, job_id)
+    samples = Samples(worker.metrics.render())
+
+    assert (row["status"], row["attempt"]) == ("failed", 3)
+    assert reasons(row) == ["timeout"] * 3
+    assert row["errors"][0]["message"] == "over its time limit of 0.05 s"
+    # Never seen as cancelled: nobody had asked for that.
+    assert samples.total("pgwake_jobs_cancelled") == 0
+    assert samples.total("pgwake_jobs_retried") == 2
+    assert samples.total("pgwake_jobs_failed") == 1
+
+
+async def test_between_two_time_outs_the_backoff_is_waited(
+    connection: Connection, database: str
+) -> None:
+    job_id = await insert(connection, "sleep")
+    async with embedded(database, sleeper(max_attempts=3)):
+        row = await ended(connection, job_id)
+
+    moments = [datetime.fromisoformat(error["at"]) for error in row["errors"]]
+    # The least delay is 100 ms, and the attempt itself takes 50 ms.
+    for earlier, later in itertools.pairwise(moments):
+        assert later - earlier >= timedelta(milliseconds=150)
+
+
+async def test_the_jobs_own_limit_of_attempts_comes_first(
+    connection: Connection, database: str
+) -> None:
+    job_id = await insert(connection, "sleep", max_attempts=1)
+    async with embedded(database, sleeper(max_attempts=3)):
+        row = await ended(connection, job_id)
+
+    assert (row["status"], row["attempt"]) == ("failed", 1)
+
+
+async def test_a_job_within_its_time_limit_is_left_alone(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+
+    @registry.job("quick", timeout=15)
+    async def quick() -> str:
+        await asyncio.sleep(0.01)
+        return "done"
+
+    job_id = await insert(connection, "quick")
+    async with embedded(database, registry):
+        row = await ended(connection, job_id)
+
+    assert (row["status"], row["result"]) == ("completed", "done")
+
+
+async def test_a_time_limit_does_not_outlive_its_job(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+
+    @registry.job("quick", timeout=0.3)
+    async def quick() -> None: ...
+
+    @registry.job("long")
+    async def long() -> str:
+        await asyncio.sleep(1)
+        return "done"
+
+    first = await insert(connection, "quick")
+    second = await insert(connection, "long")
+    # One slot, whose task both jobs share.
+    async with embedded(database, registry, queues="default:1"):
+        await ended(connection, first)
+        row = await ended(connection, second)
+
+    assert (row["status"], row["result"]) == ("completed", "done")
+
+
+async def check_that_its_process_is_replaced(
+    connection: Connection,
+    start_worker: StartProcess,
+    diary: Diary,
+    kind: str,
+) -> None:
+    worker = await start_worker("--queue", "default:3")
+    neighbour = await insert(connection, "nap", payload={"seconds": 30}, max_attempts=1)
+    await diary.has(job=neighbour, event="start")
+    (pid,) = worker.children
+
+    hung = await insert(connection, kind, payload={"seconds": 60}, max_attempts=1)
+    row = await ended(connection, hung)
+    await gone(pid)
+
+    # Recorded once, as what it was, and not as a crash.
+    assert (row["status"], row["attempt"], row["crash_count"]) == ("failed", 1, 0)
+    assert reasons(row) == ["timeout"]
+    assert len(diary.entries(job=hung, event="start")) == 1
+    # The neighbour has lost no attempt, and runs again in the next process.
+    await diary.has(2, job=neighbour, event="start")
+    row = await job(connection, neighbour)
+    assert (row["status"], row["attempt"], row["crash_count"]) == ("running", 1, 0)
+    assert (row["bounce_count"], row["errors"]) == (1, None)
+    await worker.logged("process died", pid=pid, exit=70)
+    await worker.logged("process started", 2)
+    worker.send(signal.SIGTERM)
+    worker.send(signal.SIGTERM)
+
+
+async def test_a_blocked_loop_past_its_time_limit_ends_the_process(
+    connection: Connection, start_worker: StartProcess, diary: Diary
+) -> None:
+    await check_that_its_process_is_replaced(
+        connection, start_worker, diary, "block briefly"
+    )
+
+
+async def test_a_thread_past_its_time_limit_ends_the_process(
+    connection: Connection, start_worker: StartProcess, diary: Diary
+) -> None:
+    await check_that_its_process_is_replaced(
+        connection, start_worker, diary, "thread briefly"
+    )
+
+
+async def test_a_handler_that_holds_on_past_its_time_limit_ends_the_process(
+    connection: Connection, start_worker: StartProcess, diary: Diary
+) -> None:
+    await check_that_its_process_is_replaced(
+        connection, start_worker, diary, "stubborn briefly"
+    )
+
+
+async def test_the_attempts_that_a_handler_declares_hold_for_a_hard_limit_too(
+    connection: Connection, start_worker: StartProcess, diary: Diary
+) -> None:
+    await set_queue(connection, backoff_base=timedelta(0))
+    await start_worker()
+    job_id = await insert(connection, "block briefly", payload={"seconds": 60})
+    row = await ended(connection, job_id)
+
+    assert (row["status"], row["attempt"]) == ("failed", 2)
+    assert reasons(row) == ["timeout", "timeout"]
+    assert len(diary.entries(event="start")) == 2
+
+
+async def test_what_has_ended_beside_a_hung_job_is_not_run_again(
+    connection: Connection, start_worker: StartProcess, diary: Diary
+) -> None:
+    await start_worker("--queue", "default:3")
+    # In one claim, so that the first has ended, unwritten, when the second blocks.
+    async with connection.transaction():
+        quick = await insert(connection, "note")
+        hung = await insert(
+            connection, "block briefly", payload={"seconds": 60}, max_attempts=1
+        )
+    await ended(connection, hung)
+    row = await ended(connection, quick)
+
+    assert (row["status"], row["attempt"]) == ("completed", 1)
+    assert len(diary.entries(job=quick, event="start")) == 1
+
+
+async def test_a_thread_that_outlives_its_limit_keeps_its_job_from_others(
+    connection: Connection, database: str
+) -> None:
+    # Embedded: the process is not pgwake's to end.
+    registry = Registry()
+    told: list[Job] = []
+    release = threading.Event()
+
+    @registry.job("thread", timeout=0.1, max_attempts=2)
+    def thread(job: Job) -> None:
+        told.append(job)
+        release.wait(20)
+
+    async def is_hung() -> bool:
+        return bool(told and told[0].stopped_at and clock() > told[0].stopped_at + 0.5)
+
+    await set_queue(connection, backoff_base=timedelta(0))
+    job_id = await insert(connection, "thread")
+    async with embedded(database, registry, cancel_grace=0.1):
+        await wait_for(is_hung, 10)
+        assert (await job(connection, job_id))["status"] == "running"
+        assert len(told) == 1
+        release.set()
+        row = await ended(connection, job_id)
+
+    assert (row["status"], row["attempt"]) == ("completed", 2)
+    assert reasons(row) == ["timeout"]

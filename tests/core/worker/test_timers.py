@@ -1,0 +1,95 @@
+"""Jobs that are due later start by a timer, whatever the calendar says."""
+
+from datetime import datetime, timedelta
+
+from pgwake import Registry
+from support import Connection
+from support.sql.helpers import insert, job, set_queue
+from support.worker.helpers import all_ended, asleep, embedded, ended, quick, wakeups
+
+
+async def test_a_delayed_job_starts_by_a_timer(
+    connection: Connection, database: str
+) -> None:
+    async with embedded(database, quick()) as worker:
+        await asleep(worker)
+        run_at: datetime = await connection.fetchval("select now() + interval '1 s'")
+        job_id = await insert(connection, "quick", run_at=run_at)
+        row = await ended(connection, job_id, within=10)
+        assert wakeups(worker, cause="timer") >= 1
+
+    assert timedelta(0) <= row["started_at"] - run_at < timedelta(seconds=2)
+
+
+async def test_a_job_that_is_due_sooner_moves_the_timer(
+    connection: Connection, database: str
+) -> None:
+    async with embedded(database, quick()) as worker:
+        await asleep(worker)
+        at = "select now() + $1::interval"
+        far = await connection.fetchval(at, timedelta(hours=1))
+        near = await connection.fetchval(at, timedelta(seconds=1))
+        later = await insert(connection, "quick", run_at=far)
+        sooner = await insert(connection, "quick", run_at=near)
+        await ended(connection, sooner, within=10)
+
+    assert (await job(connection, later))["status"] == "pending"
+
+
+async def test_a_job_far_in_the_future_is_no_obstacle(
+    connection: Connection, database: str
+) -> None:
+    for run_at in ("2999-12-31", "9999-12-30"):
+        await connection.execute(
+            f"insert into pgwake.jobs (kind, run_at) values ('quick', '{run_at} UTC')"
+        )
+    async with embedded(database, quick()) as worker:
+        await asleep(worker)
+        row = await ended(connection, await insert(connection, "quick"), within=10)
+
+    assert row["status"] == "completed"
+
+
+async def test_a_job_due_since_the_beginning_of_the_calendar_runs(
+    connection: Connection, database: str
+) -> None:
+    await connection.execute(
+        "insert into pgwake.jobs (kind, run_at) values ('quick', '0001-01-02 UTC')"
+    )
+    async with embedded(database, quick()):
+        row = await ended(connection, await insert(connection, "quick"), within=10)
+        await all_ended(connection, within=10)
+
+    assert row["status"] == "completed"
+
+
+async def test_a_retry_starts_by_a_timer(connection: Connection, database: str) -> None:
+    registry = Registry()
+    attempts = 0
+
+    @registry.job("twice")
+    async def twice() -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise ValueError
+
+    await set_queue(connection, backoff_base=timedelta(milliseconds=500))
+    async with embedded(database, registry) as worker:
+        await asleep(worker)
+        row = await ended(connection, await insert(connection, "twice"), within=10)
+        assert wakeups(worker, cause="poll") == 0
+
+    assert (row["status"], row["attempt"]) == ("completed", 2)
+
+
+async def test_a_pause_with_an_end_ends_by_a_timer(
+    connection: Connection, database: str
+) -> None:
+    until: datetime = await connection.fetchval("select now() + interval '1 second'")
+    await set_queue(connection, paused_until=until)
+    job_id = await insert(connection, "quick")
+    async with embedded(database, quick()):
+        row = await ended(connection, job_id, within=10)
+
+    assert row["started_at"] >= until

@@ -1,0 +1,356 @@
+"""Whatever dies in a handler's transaction: it counts once, or not at all."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from structlog.testing import capture_logs
+
+from pgwake import Job, Registry
+from pgwake.chaos.relay import Relay
+from pgwake.database.embedded import EmbeddedServer
+from support import Connection, wait_for
+from support.sql.helpers import insert, job
+from support.worker.accounts import total
+from support.worker.helpers import all_ended, embedded, ended
+from support.worker.paying import PAY, SCHEMA
+from support.worker.processes import Diary, StartProcess
+
+pytestmark = pytest.mark.timeout(90)
+
+# A commit that takes a second, so that there is time to do something to it.
+SLOW_COMMIT = """
+create function slow() returns trigger language plpgsql as
+  $$ begin perform pg_sleep(1); return null; end $$;
+create constraint trigger slow after insert on ledger
+  deferrable initially deferred for each row execute function slow();
+"""
+
+
+async def payments(connection: Connection) -> tuple[int, int]:
+    """The balance, and how many jobs have paid it."""
+    row = await connection.fetchrow(
+        "select balance, (select count(distinct job) from ledger) from account"
+    )
+    assert row is not None
+    return row[0], row[1]
+
+
+async def in_commit(connection: Connection) -> int:
+    """Wait until a handler's session is about to commit; its process id."""
+    found: list[int] = []
+
+    async def is_there() -> bool:
+        found[:] = [
+            row[0]
+            for row in await connection.fetch(
+                "select pid from pg_stat_activity where query = 'COMMIT;'"
+                " and state = 'active' and application_name like 'pgwake:%/tx'"
+            )
+        ]
+        return bool(found)
+
+    await wait_for(is_there)
+    return found[0]
+
+
+def paying(after: list[str], **options: Any) -> Registry:
+    """A registry with one handler, "pay", that notes when its block is over."""
+    registry = Registry()
+
+    @registry.job("pay", **options)
+    async def pay(job: Job) -> None:
+        async with job.transaction() as connection:
+            await connection.execute(PAY, job.id)
+        after.append("committed")
+
+    return registry
+
+
+async def test_a_kill_between_write_and_commit_undoes_all_and_the_job_runs_again(
+    connection: Connection, start_worker: StartProcess, diary: Diary, tmp_path: Path
+) -> None:
+    await connection.execute(SCHEMA)
+    await start_worker(imports="support.worker.paying")
+    payload = {"mark": str(tmp_path / "mark")}
+    row = await ended(
+        connection, await insert(connection, "pay and die once", payload=payload)
+    )
+
+    assert (row["status"], row["attempt"], row["crash_count"]) == ("completed", 1, 1)
+    assert len(diary.entries(event="written")) == 2
+    assert await payments(connection) == (1, 1)
+    await all_ended(connection)
+    told = "select count(*) from pgwake.jobs where kind = 'tell'"
+    assert await connection.fetchval(told) == 1
+
+
+async def test_a_job_killed_in_a_commit_that_fails_afterwards_is_given_back(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    # The server goes on with the commit for a second, with the job's row locked.
+    await connection.execute(
+        SCHEMA
+        + """
+        create sequence tries;
+        create function fail_once() returns trigger language plpgsql as
+          $$ begin
+            if nextval('tries') = 1 then
+              perform pg_sleep(1);
+              raise 'no';
+            end if;
+            return null;
+          end $$;
+        create constraint trigger fail_once after insert on ledger
+          deferrable initially deferred for each row execute function fail_once();
+        """
+    )
+    worker = await start_worker(imports="support.worker.paying")
+    job_id = await insert(connection, "pay")
+    await in_commit(connection)
+    os.kill(worker.children[0], signal.SIGKILL)
+
+    row = await ended(connection, job_id)
+    assert (row["status"], row["crash_count"]) == ("completed", 1)
+    assert await payments(connection) == (1, 1)
+
+
+async def test_under_kills_every_payment_and_every_next_job_counts_once(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    await connection.execute(SCHEMA)
+    worker = await start_worker("--queue", "default:8", imports="support.worker.paying")
+    await connection.execute(
+        "insert into pgwake.jobs (kind) select 'pay' from generate_series(1, 600)"
+    )
+    kills = 0
+    while await connection.fetchval(
+        "select exists (select from pgwake.jobs_live where kind = 'pay')"
+    ):
+        await asyncio.sleep(random.uniform(0.2, 0.5))  # noqa: S311
+        if kills < 6:
+            kills += 1
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker.children[-1], signal.SIGKILL)
+    await all_ended(connection)
+
+    assert await payments(connection) == (600, 600)
+    counts = await connection.fetch(
+        "select kind, status, count(*) from pgwake.jobs group by 1, 2 order by 1"
+    )
+    assert [tuple(row) for row in counts] == [
+        ("pay", "completed", 600),
+        ("tell", "completed", 600),
+    ]
+    assert len(worker.children) > 2
+
+
+@contextlib.asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Connection]:
+    """Connect to a server that may be on its way up."""
+    connection: Connection | None = None
+    while connection is None:
+        try:
+            connection = await asyncpg.connect(url)
+        except (OSError, asyncpg.PostgresError):
+            await asyncio.sleep(0.05)
+    try:
+        yield connection
+    finally:
+        connection.terminate()
+
+
+@pytest.mark.parametrize("writes_again", [True, False])
+async def test_a_restart_of_the_server_in_the_block_fails_the_attempt(
+    own_server: EmbeddedServer, own_database: str, writes_again: bool
+) -> None:
+    registry = Registry()
+    written, go = asyncio.Event(), asyncio.Event()
+
+    @registry.job("pay", backoff_base=0)
+    async def pay(job: Job) -> None:
+        async with job.transaction() as connection:
+            await connection.execute(PAY, job.id)
+            written.set()
+            await go.wait()
+            if writes_again:
+                await connection.execute("select 1")
+
+    async with connected(own_database) as connection:
+        await connection.execute(SCHEMA)
+        job_id = await insert(connection, "pay")
+    async with embedded(own_database, registry):
+        await written.wait()
+        await asyncio.to_thread(own_server.restart, "immediate")
+        go.set()
+        async with connected(own_database) as connection:
+            row = await ended(connection, job_id)
+            assert (row["status"], row["attempt"]) == ("completed", 2)
+            assert await payments(connection) == (1, 1)
+
+
+async def test_a_block_waits_for_a_server_that_is_away(
+    own_server: EmbeddedServer, own_database: str
+) -> None:
+    registry = Registry()
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @registry.job("pay", max_attempts=1)
+    async def pay(job: Job) -> None:
+        begun.set()
+        await go.wait()
+        async with job.transaction() as connection:
+            await connection.execute(PAY, job.id)
+
+    async with connected(own_database) as connection:
+        await connection.execute(SCHEMA)
+        job_id = await insert(connection, "pay")
+    async with embedded(own_database, registry):
+        await begun.wait()
+        await asyncio.to_thread(own_server._halt, "immediate")
+        go.set()
+        await asyncio.sleep(0.5)  # the outage itself
+        await asyncio.to_thread(own_server._launch)
+        async with connected(own_database) as connection:
+            row = await ended(connection, job_id)
+            assert (row["status"], row["errors"]) == ("completed", None)
+            assert await payments(connection) == (1, 1)
+
+
+async def test_a_server_that_stays_away_is_a_failed_attempt(
+    own_server: EmbeddedServer, own_database: str
+) -> None:
+    registry = Registry()
+    begun, go = asyncio.Event(), asyncio.Event()
+    errors: list[str] = []
+
+    @registry.job("pay", max_attempts=1)
+    async def pay(job: Job) -> None:
+        begun.set()
+        await go.wait()
+        try:
+            async with job.transaction() as connection:
+                await connection.execute(PAY, job.id)
+        except TimeoutError as error:
+            errors.append(str(error))
+            raise
+
+    async with connected(own_database) as connection:
+        await connection.execute(SCHEMA)
+        job_id = await insert(connection, "pay")
+    async with embedded(own_database, registry, query_timeout=1):
+        await begun.wait()
+        await asyncio.to_thread(own_server._halt, "immediate")
+        go.set()
+        await wait_for(lambda: asyncio.sleep(0, len(errors) == 1))
+        await asyncio.to_thread(own_server._launch)
+        async with connected(own_database) as connection:
+            row = await ended(connection, job_id)
+            assert row["status"] == "failed"
+            assert await payments(connection) == (0, 0)
+    assert errors == ["no connection to the database within 1 s"]
+
+
+async def test_a_session_that_ends_in_its_commit_has_not_committed(
+    connection: Connection, database: str
+) -> None:
+    await connection.execute(SCHEMA + SLOW_COMMIT)
+    after: list[str] = []
+    job_id = await insert(connection, "pay")
+    with capture_logs() as lines:
+        async with embedded(database, paying(after, backoff_base=0)) as worker:
+            pid = await in_commit(connection)
+            await connection.fetchval("select pg_terminate_backend($1)", pid)
+            row = await ended(connection, job_id)
+            assert total(worker, "jobs_retried") == 1
+
+    assert (row["status"], row["attempt"]) == ("completed", 2)
+    assert after == ["committed"]
+    assert await payments(connection) == (1, 1)
+    (line,) = [line for line in lines if line["event"] == "answer to a commit lost"]
+    assert (line["job"], line["outcome"]) == (job_id, "held")
+
+
+async def test_a_commit_whose_answer_is_lost_counts_once_and_is_known(
+    connection: Connection, database: str
+) -> None:
+    await connection.execute(SCHEMA + SLOW_COMMIT)
+    after: list[str] = []
+    job_id = await insert(connection, "pay", max_attempts=1)
+    with capture_logs() as lines:
+        async with Relay.before(database) as relay:
+            registry = paying(after)
+            async with embedded(relay.url, registry, query_timeout=2) as worker:
+                await in_commit(connection)
+                relay.freeze()
+                row = await ended(connection, job_id)
+                await relay.heal()
+                await wait_for(lambda: asyncio.sleep(0, after == ["committed"]), 15)
+                assert total(worker, "jobs_completed") == 1
+                assert total(worker, "leases_lost") == 0
+
+    assert (row["status"], row["attempt"]) == ("completed", 1)
+    assert await payments(connection) == (1, 1)
+    (line,) = [line for line in lines if line["event"] == "answer to a commit lost"]
+    assert (line["job"], line["outcome"]) == (job_id, "completed")
+
+
+async def test_a_commit_that_has_begun_is_not_cut_short(
+    connection: Connection, database: str
+) -> None:
+    await connection.execute(SCHEMA + SLOW_COMMIT)
+    after: list[str] = []
+    job_id = await insert(connection, "pay", max_attempts=1)
+    with capture_logs() as lines:
+        async with embedded(database, paying(after, timeout=0.5)) as worker:
+            row = await ended(connection, job_id)
+            await wait_for(
+                lambda: asyncio.sleep(0, total(worker, "jobs_completed") == 1)
+            )
+
+    assert (row["status"], row["errors"]) == ("completed", None)
+    assert await payments(connection) == (1, 1)
+    # It is stopped as soon as it has committed.
+    assert after == []
+    (line,) = [line for line in lines if line["event"].startswith("handler stopped")]
+    assert (line["job"], line["reason"]) == (job_id, "timeout")
+
+
+async def test_a_commit_that_nobody_can_ask_about_counts_once_too(
+    connection: Connection, database: str
+) -> None:
+    await connection.execute(SCHEMA + SLOW_COMMIT)
+    after: list[str] = []
+    job_id = await insert(connection, "pay")
+    with capture_logs() as lines:
+        async with Relay.before(database) as relay:
+            registry = paying(after)
+            async with embedded(relay.url, registry, query_timeout=2) as worker:
+                await in_commit(connection)
+                relay.freeze()
+                await ended(connection, job_id)
+
+                async def is_given_up() -> bool:
+                    return any(
+                        line["event"] == "answer to a commit lost" for line in lines
+                    )
+
+                await wait_for(is_given_up, 15)
+                await relay.heal()
+
+                async def is_refused() -> bool:
+                    return total(worker, "leases_lost") == 1
+
+                await wait_for(is_refused, 15)
+
+    row = await job(connection, job_id)
+    assert (row["status"], row["attempt"], row["errors"]) == ("completed", 1, None)
+    assert after == []
+    assert await payments(connection) == (1, 1)

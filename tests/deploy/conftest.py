@@ -1,9 +1,0 @@
-"""Worker processes, as the tests of the worker start them."""
-
-from worker.conftest import (  # noqa: F401, fixtures
-    _only_the_tests_own_settings,
-    connect,
-    diary,
-    start_process,
-    start_worker,
-)

@@ -1,0 +1,131 @@
+"""Every benchmark runs, at sizes that say nothing about speed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgwake.database.embedded import EmbeddedServer
+from support import CHECKOUT, database_url
+
+SMALL = {
+    "enqueue": "--jobs 1000 --repeats 1",
+    "drain": "--jobs 300 --repeats 1 --only slots",
+    "wakeup": "--jobs 5 --repeats 1",
+    "steady": "--seconds 1 --repeats 1 --only loop",
+    "snapshot": "--jobs 600 --repeats 1 --only pgwake",
+    "inserts": "--seconds 1 --many 2 --repeats 1 --only 2",
+    "delayed": "--jobs 3 --repeats 1",
+    "claims": "--processes 2 --seconds 1",
+    "stats": "--most 10000 --calls 2",
+    "metrics": "--jobs 1000 --workers 2 --seconds 1 --only 1,000",
+    "parts": "--rounds 20 --repeats 1 --only one",
+    "limits": "--jobs 300 --repeats 1 --only keys",
+}
+SHOWN = {
+    "enqueue": (3, {"jobs_per_second"}),
+    "drain": (2, {"jobs_per_second", "worker_us", "server_us", "wal_bytes"}),
+    "wakeup": (2, {"p50_ms", "p95_ms", "p99_ms", "max_ms"}),
+    "steady": (1, {"p50_ms", "p99_ms", "worker_us", "server_us", "wal_bytes"}),
+    "snapshot": (1, {"last_over_first", "jobs_per_second"}),
+    "inserts": (2, {"commits_per_second"}),
+    "delayed": (1, {"p50_ms", "p95_ms", "max_ms"}),
+    "claims": (1, {"claims_per_job"}),
+    "stats": (2, {"median_ms", "buffers", "pending_count"}),
+    "metrics": (1, {"server_percent", "sample_ms", "scrape_ms"}),
+    "parts": (3, {"insert_us", "claim_us", "complete_us", "empty_claim_us"}),
+    "limits": (2, {"jobs_per_second", "server_us"}),
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("benchmark", SMALL)
+def test_each_benchmark_measures_and_writes_its_figures(
+    benchmark: str, server: EmbeddedServer, tmp_path: Path
+) -> None:
+    answer = _run(benchmark, server.url, tmp_path, *SMALL[benchmark].split())
+
+    assert answer["server"]["server_version"]
+    assert answer["machine"]["processors"] > 0
+    conditions, figures = SHOWN[benchmark]
+    medians = answer["benchmarks"][benchmark]["medians"]
+    assert len(medians) == conditions, medians
+    for of_condition in medians.values():
+        assert figures <= of_condition.keys(), of_condition
+
+
+# What the peers' runner gives a driver: here, a job in a copy of what setup() has made.
+KIT = """
+import asyncio, os
+
+class Peer:
+    def __init__(self, dsn):
+        self.dsn = dsn
+
+def run(peer):
+    asyncio.run(_run(peer(os.environ["PEERS_DATABASE"])))
+
+async def _run(peer):
+    if os.environ["PEERS_VERB"] == "setup":
+        await peer.setup()
+        return
+    await peer.open_producer(1)
+    await peer.put_many(1)
+    hit = asyncio.get_running_loop().create_future()
+    working = asyncio.create_task(peer.work(1, hit.set_result))
+    await asyncio.wait([working, hit], return_when=asyncio.FIRST_COMPLETED)
+    os._exit(0 if hit.done() else 1)
+"""
+
+
+def test_pgwake_works_in_the_copies_that_the_peers_runner_makes(
+    server: EmbeddedServer, admin: psycopg.Connection, tmp_path: Path
+) -> None:
+    (tmp_path / "kit.py").write_text(KIT)
+    log = tmp_path / "log"
+    try:
+        for verb, name, template in [
+            ("setup", "peers_original", "template1"),
+            ("work", "peers_copy", "peers_original"),
+        ]:
+            admin.execute(f"create database {name} template {template}")
+            done = subprocess.run(
+                [sys.executable, CHECKOUT / "tests/lab/benchmarks/peers/driver.py"],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(tmp_path),
+                    "PGWAKE_SRC": str(CHECKOUT),
+                    "PGWAKE_BENCH_LOG": str(log),
+                    "PEERS_DATABASE": database_url(server, name, "postgres"),
+                    "PEERS_VERB": verb,
+                },
+            )
+            told = log.read_text() if log.exists() else done.stderr
+            assert done.returncode == 0, told
+    finally:
+        for name in ("peers_copy", "peers_original"):
+            admin.execute(f"drop database if exists {name} with (force)")
+
+
+def _run(benchmark: str, url: str, folder: Path, *options: str) -> dict[str, Any]:
+    figures = folder / "figures.json"
+    command = [sys.executable, "-m", "tests.lab.benchmarks", benchmark, "--url", url]
+    done = subprocess.run(
+        [*command, "--json", str(figures), *options],
+        cwd=CHECKOUT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer: dict[str, Any] = json.loads(figures.read_text())
+    return answer

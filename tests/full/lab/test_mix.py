@@ -1,0 +1,50 @@
+"""The chaos engine itself, shortly: `python -m tests.lab.chaos` is the long form."""
+
+from pathlib import Path
+
+import pytest
+
+from pgwake.chaos.identity import Run
+from pgwake.chaos.load import prepare
+from pgwake.chaos.recovery import Recovery
+from pgwake.chaos.run import Plan, run
+from pgwake.chaos.stage import Stage
+from pgwake.chaos.strike import Strike
+from pgwake.database.embedded import EmbeddedServer
+from support import Connect
+
+
+class Deaf:
+    """Hears nothing."""
+
+    def doing(self, what: str) -> None: ...
+
+    def done(self, strike: Strike, recovery: Recovery) -> None: ...
+
+
+@pytest.mark.timeout(180)
+async def test_whatever_is_done_to_workers_network_and_server_the_account_closes(
+    own_server: EmbeddedServer, own_database: str, connect: Connect, tmp_path: Path
+) -> None:
+    here = Run("0123abcd", tmp_path)
+    await prepare(await connect(own_database), here)
+    plan = Plan(
+        faults=["kill", "terminate", "cut", "restart-immediate"],
+        rate=600,
+        hold_seconds=3,
+        jobs=8000,  # so that each is made twice
+        calm_seconds=1,
+        is_mixed=True,
+        seed=7,
+    )
+
+    async with Stage.set(own_database, here, server=own_server, processes=1) as stage:
+        outcome = await run(stage, plan, Deaf())
+
+    found = outcome.account
+    assert not outcome.problems, outcome
+    assert {strike.fault for strike in outcome.strikes} == set(plan.faults)
+    # Or it has shown nothing.
+    assert found.blamed
+    assert found.effects
+    assert found.failed_on_purpose

@@ -1,0 +1,97 @@
+"""The READMEs say what is so: tables are generated, commands are run, outputs shown."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pgwake.database.embedded import EmbeddedServer
+from support.readme import CHECKOUT, READMES, with_tables
+
+IDS = [str(path.relative_to(CHECKOUT)) for path in READMES]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", READMES, ids=IDS)
+def test_tables_are_up_to_date(path: Path) -> None:
+    text = path.read_text()
+    assert text == with_tables(text), "run: python -m tests.support.readme"
+
+
+@pytest.mark.parametrize("path", READMES, ids=IDS)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+def test_tests_that_a_readme_names_exist() -> None:
+    names = re.compile(r"\bdef (test_\w+)")
+    there = {
+        name
+        for path in (CHECKOUT / "tests").rglob("test_*.py")
+        for name in names.findall(path.read_text())
+    }
+    for path in READMES:
+        named = set(re.findall(r"`(test_\w+)`", path.read_text()))
+        assert named <= there, named - there
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("path", READMES, ids=IDS)
+def test_examples_print_what_is_shown(
+    path: Path, database: str, admin_url: str, server: EmbeddedServer, tmp_path: Path
+) -> None:
+    environment = {
+        **os.environ,
+        "PGWAKE_DATABASE_URL": database,
+        "PGWAKE_ADMIN_URL": admin_url,  # of a superuser, for roles
+        "PATH": os.pathsep.join(
+            [str(Path(sys.executable).parent), str(server.binaries), os.environ["PATH"]]
+        ),
+        "PYTHONPATH": str(tmp_path),
+        "PGTZ": "UTC",
+    }
+    (tmp_path / "deploy").symlink_to(CHECKOUT / "deploy")
+    for language, text in BLOCK.findall(path.read_text()):
+        if language == "python" and text.startswith("# "):
+            (tmp_path / text.split()[1]).write_text(text)
+        elif language == "sql":
+            run = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", database, "-c", text]
+            _run(run, environment, tmp_path)
+        elif language == "console":
+            for command, shown in _commands(text):
+                printed = _run(["bash", "-c", command], environment, tmp_path)
+                assert _matches(printed, shown), f"$ {command}\n{printed}"
+
+
+def _commands(text: str) -> list[tuple[str, str]]:
+    """Split a console block into commands and the output shown under each."""
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    return [(part.split("\n", 1)[0], part.split("\n", 1)[1]) for part in parts]
+
+
+def _matches(printed: str, shown: str) -> bool:
+    """Compare; an ellipsis stands for anything."""
+    pattern = ".*?".join(map(re.escape, shown.strip().split("...")))
+    return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
+
+
+def _run(command: list[str], environment: dict[str, str], folder: Path) -> str:
+    # Into a file: what a command leaves running would keep a pipe open.
+    with (folder / "output").open("w+") as output:
+        done = subprocess.run(
+            command,
+            check=False,
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        output.seek(0)
+        printed = output.read()
+    assert done.returncode == 0, f"{command[-1]}\n{printed}"
+    return printed

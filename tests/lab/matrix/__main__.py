@@ -1,0 +1,194 @@
+"""python -m tests.lab.matrix: the suite on every PostgreSQL and by every Python.
+
+For each server: tests/core/sql whole, and of the worker's tests those that show
+it at work (WORKER_AT_WORK). For each Python: the worker's tests and the plugin's, on the
+newest.
+What is not on this machine is fetched into .cache, and into a virtual environment each;
+where that can't be, the row says why and the run has not failed by it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+from xml.etree import ElementTree as ET
+
+import typer
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+SERVERS = ["14", "15", "debian", "16", "17", "18", "19"]
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+# Run, woken up, restarted, stopped, crashed, asked by doctor, installed and upgraded.
+WORKER_AT_WORK = [
+    f"tests/core/worker/test_{name}.py"
+    for name in (
+        "bells",
+        "crashes",
+        "database_faults",
+        "doctor",
+        "listening",
+        "operator_commands",
+        "outcomes",
+        "running_upgrades",
+        "shutdown",
+        "wakeups",
+    )
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What came of one run.
+
+    Attributes:
+        name: Of the server or the Python, as it was asked for.
+        passed: How many tests did.
+        failed: How many did not.
+        seconds: How long it took.
+        reason: Why it was not run; empty if it was.
+    """
+
+    name: str
+    passed: int = 0
+    failed: int = 0
+    seconds: float = 0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"{self.name:18} not run: {self.reason}"
+        return f"{self.name:18} {self.passed:7} {self.failed:7} {self.seconds:8.0f}"
+
+
+class MissingError(Exception):
+    """It can't be had on this machine; the message says why."""
+
+
+def main(
+    pg: Annotated[str, typer.Option(help="Servers: 14,17,debian")] = "",
+    python: Annotated[str, typer.Option(help="Pythons: 3.12,3.13")] = "",
+    processes: Annotated[int, typer.Option("-n", help="Of pytest.")] = 2,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="After one that failed.")
+    ] = False,
+) -> None:
+    """Run all, or what is named, and print a table; exit code 1 if anything failed."""
+    everything = not (pg or python)
+    servers = SERVERS if everything else [*filter(None, pg.split(","))]
+    pythons = PYTHONS if everything else [*filter(None, python.split(","))]
+    for unknown in {*servers} - {*SERVERS} | {*pythons} - {*PYTHONS}:
+        raise typer.BadParameter(
+            f"{unknown}: not one of {', '.join([*SERVERS, *PYTHONS])}"
+        )
+    rows: list[Row] = []
+    for row in _rows(servers, pythons, processes):
+        rows.append(row)
+        typer.echo(row, err=True)
+        if row.failed and not keep_going:
+            break
+    typer.echo(f"\n{'':18} {'passed':>7} {'failed':>7} {'seconds':>8}")
+    typer.echo("\n".join(map(str, rows)))
+    sys.exit(any(row.failed for row in rows))
+
+
+def _rows(
+    servers: Sequence[str], pythons: Sequence[str], processes: int
+) -> Iterator[Row]:
+    for server in servers:
+        name = "Debian's" if server == "debian" else f"PostgreSQL {server}"
+        if server == "debian" and not shutil.which("apt-get"):
+            yield Row(name, reason="there is no apt-get")
+            continue
+        try:
+            if server not in {"18", "debian"}:
+                _unpack(f"postgresql-{server}")
+        except MissingError as error:
+            yield Row(name, reason=str(error))
+            continue
+        paths = ["tests/core/sql", *WORKER_AT_WORK]
+        yield _run(name, ["--pg", server, *paths], processes)
+    for version in pythons:
+        try:
+            interpreter = _interpreter(version)
+        except MissingError as error:
+            yield Row(f"Python {version}", reason=str(error))
+            continue
+        environment = {
+            "PGWAKE_TEST_PYTHON": interpreter,
+            "PGWAKE_TEST_VENV": str(CHECKOUT / f".venv-tests-{version}"),
+        }
+        paths = ["tests/core/worker", "tests/plugin"]
+        yield _run(f"Python {version}", paths, processes, environment)
+
+
+def _run(
+    name: str,
+    arguments: Sequence[str],
+    processes: int,
+    environment: dict[str, str] = {},  # noqa: B006, never written to
+) -> Row:
+    typer.echo(f"\n== {name}", err=True)
+    began = time.monotonic()
+    with TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        options = ["-q", "-n", str(processes)]
+        subprocess.run(
+            [
+                str(CHECKOUT / "tests" / "run"),
+                *options,
+                f"--junitxml={report}",
+                *arguments,
+            ],
+            check=False,
+            env={**os.environ, **environment},
+            stdout=sys.stderr,
+        )
+        seconds = time.monotonic() - began
+        try:
+            suite = ET.parse(report).getroot().find("testsuite")  # noqa: S314, our own
+        except OSError:
+            suite = None
+    if suite is None:  # it did not come to a report
+        return Row(name, failed=1, seconds=seconds)
+    failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
+    passed = int(suite.attrib["tests"]) - failed - int(suite.attrib["skipped"])
+    return Row(name, passed, failed, seconds)
+
+
+def _interpreter(version: str) -> str:
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = [
+        shutil.which(f"python{version}"),
+        *pyenv.glob(f"versions/{version}.*/bin/python"),
+    ]
+    for candidate in map(str, filter(None, found)):
+        # Run, not only found: pyenv has a shim for versions that are not switched on.
+        probe = [candidate, "-c", "import ensurepip, venv"]
+        if not subprocess.run(probe, check=False, capture_output=True).returncode:
+            return candidate
+    if version == "3.14":
+        return _unpack("python-3.14")
+    raise MissingError(f"there is no python{version} on PATH, and none of pyenv's")
+
+
+def _unpack(program: str) -> str:
+    result = subprocess.run(
+        [str(CHECKOUT / "tests" / "matrix" / "unpack"), program],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if result.returncode:
+        lines = result.stderr.strip().splitlines() or ["it can't be unpacked here"]
+        raise MissingError(lines[-1])
+    return result.stdout.strip()
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,136 @@
+"""Worker processes, each started by a test and gone when it ends."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import Connect, Connection
+from support.worker.processes import (
+    Answer,
+    Diary,
+    Pgwake,
+    StartProcess,
+    WorkerProcess,
+    clean_environment,
+)
+
+
+@pytest.fixture(autouse=True)
+def _only_the_tests_own_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No variable and no .env of whoever runs the tests reaches a worker."""
+    for name in list(os.environ):
+        if name.startswith("PGWAKE_") and not name.startswith("PGWAKE_TEST_"):
+            monkeypatch.delenv(name)
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+async def connect(connect: Connect) -> Connect:
+    """As the fixture it replaces, with jsonb as Python's objects."""
+
+    async def connect_with_json(*arguments: Any, **options: Any) -> Connection:
+        connection = await connect(*arguments, **options)
+        await connection.set_type_codec(
+            "jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads
+        )
+        return connection
+
+    return connect_with_json
+
+
+@pytest.fixture
+def diary(tmp_path: Path) -> Diary:
+    """Where the handlers of worker processes note what they do."""
+    return Diary(tmp_path / "diary")
+
+
+@pytest.fixture
+async def start_process(tmp_path: Path, diary: Diary) -> AsyncIterator[StartProcess]:
+    """Start `python` with arguments; keywords are PGWAKE_* variables, or TEST_*."""
+    started: list[WorkerProcess] = []
+
+    async def start(*arguments: str, **settings: object) -> WorkerProcess:
+        environment = {
+            "TEST_DIARY": str(diary.path),
+            "PGWAKE_IMPORTS": "support.worker.handlers",
+            "PGWAKE_HTTP_PORT": "0",
+            "PGWAKE_POLL_INTERVAL": "3600",
+            "PGWAKE_LOG_FORMAT": "json",
+            "PGWAKE_CANCEL_GRACE": "1",
+        }
+        for name, value in settings.items():
+            upper = name.upper()
+            environment[upper if upper.startswith("TEST_") else f"PGWAKE_{upper}"] = (
+                str(value)
+            )
+        process = await WorkerProcess.start(
+            *arguments, directory=tmp_path, environment=environment
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        await process.close()
+
+
+@pytest.fixture
+async def start_worker(start_process: StartProcess, database: str) -> StartProcess:
+    """Start `pgwake run` on the test's database and wait until its workers work.
+
+    Arguments are flags, keywords are settings, as PGWAKE_* variables.
+    """
+
+    async def start(*flags: str, **settings: object) -> WorkerProcess:
+        given = {"database_url": database, "processes": 1, **settings}
+        process = await start_process("-m", "pgwake", "run", *flags, **given)
+        await process.started(count=int(str(given["processes"])))
+        return process
+
+    return start
+
+
+@pytest.fixture
+async def start_application(start_process: StartProcess, database: str) -> StartProcess:
+    """Start an application with a worker inside, and wait until it works."""
+
+    async def start(*arguments: str, **settings: object) -> WorkerProcess:
+        given = {"database_url": database, **settings}
+        process = await start_process(
+            "-m", "support.worker.application", *arguments, **given
+        )
+        await process.started()
+        return process
+
+    return start
+
+
+@pytest.fixture
+def pgwake(database: str, tmp_path: Path) -> Pgwake:
+    """Run `python -m pgwake` on the test's database, to its end."""
+
+    async def run(*arguments: str, stdin: str = "", **variables: str) -> Answer:
+        environment = {"PGWAKE_DATABASE_URL": database, **variables}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "pgwake"),
+            *arguments,
+            cwd=tmp_path,
+            env=clean_environment(environment),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate(stdin.encode())
+        assert process.returncode is not None
+        return Answer(process.returncode, output.decode(), errors.decode())
+
+    return run

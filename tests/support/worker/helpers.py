@@ -1,0 +1,199 @@
+"""What the tests of the worker share: worker processes, diaries, waits for jobs."""
+
+import asyncio
+import time
+from http.client import HTTPConnection
+from typing import Any, NamedTuple, TypeAlias
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from pgwake import Registry, Settings, Worker
+from support import Connection, wait_for
+from support.sql.helpers import job
+
+Row: TypeAlias = dict[str, Any]
+
+ENDED = ("completed", "failed", "cancelled")
+PATIENCE = 20.0  # seconds; what takes longer on a busy machine is broken
+
+
+def settings(url: str, **changes: Any) -> Settings:
+    """Settings under which nothing but a wake-up or a timer can start a job."""
+    given = {
+        "database_url": url,
+        "http_port": 0,
+        "poll_interval": 3600,
+        "grace": 10,
+        "cancel_grace": 1,
+        **changes,
+    }
+    return Settings.load(**given)
+
+
+def embedded(url: str, registry: Registry, **changes: Any) -> Worker:
+    """A worker for this process, to be entered."""
+    return Worker(settings(url, **changes), registry)
+
+
+def quick(queue: str = "default") -> Registry:
+    """A registry with one handler, "quick", that does nothing."""
+    registry = Registry()
+
+    @registry.job("quick", queue=queue)
+    async def quick() -> None: ...
+
+    return registry
+
+
+async def ended(connection: Connection, job_id: int, within: float = PATIENCE) -> Row:
+    """Wait for the end of a job; its row."""
+
+    async def is_over() -> bool:
+        return (await job(connection, job_id))["status"] in ENDED
+
+    try:
+        await wait_for(is_over, within)
+    except AssertionError:
+        row = await job(connection, job_id)
+        raise AssertionError(f"not ended within {within} s: {row}") from None
+    return await job(connection, job_id)
+
+
+async def all_ended(connection: Connection, within: float = PATIENCE) -> None:
+    """Wait until no job is live."""
+
+    async def none_is_live() -> bool:
+        return not await connection.fetchval(
+            "select exists (select from pgwake.jobs_live)"
+        )
+
+    await wait_for(none_is_live, within)
+
+
+async def in_status(
+    connection: Connection, job_id: int, status: str, within: float = PATIENCE
+) -> Row:
+    """Wait until a job has a status; its row."""
+
+    async def has_it() -> bool:
+        return bool((await job(connection, job_id))["status"] == status)
+
+    await wait_for(has_it, within)
+    return await job(connection, job_id)
+
+
+def reasons(row: Row) -> list[str]:
+    """Why the attempts of a job failed, in order."""
+    return [error["reason"] for error in row["errors"] or ()]
+
+
+async def sessions(connection: Connection) -> list[Row]:
+    """The sessions of workers and supervisors in this database."""
+    rows = await connection.fetch(
+        "select pid, application_name, query, state, backend_start"
+        " from pg_stat_activity where datname = current_database()"
+        " and application_name like 'pgwake:%'"
+    )
+    return [dict(row) for row in rows]
+
+
+async def session_on_duty(connection: Connection) -> Row | None:
+    """The session that has a queue's post, and its bell if it sleeps."""
+    row = await connection.fetchrow(
+        "select a.pid, a.application_name from pg_locks as l"
+        " join pg_stat_activity as a on a.pid = l.pid"
+        " where l.locktype = 'advisory' and l.objsubid = 1"
+        " and l.mode = 'ExclusiveLock' and a.datname = current_database()"
+    )
+    return None if row is None else dict(row)
+
+
+class Samples:
+    """What /metrics shows."""
+
+    def __init__(self, text: bytes | str) -> None:
+        text = text if isinstance(text, str) else text.decode()
+        self._families: dict[str, Metric] = {
+            family.name: family for family in text_string_to_metric_families(text)
+        }
+        self.types = {name: family.type for name, family in self._families.items()}
+
+    def _samples(self, name: str, labels: dict[str, str]) -> list[Sample]:
+        family = self._families[name]
+        suffixes = {"counter": "_total", "histogram": "_count"}
+        wanted = name + suffixes.get(family.type, "")
+        return [
+            sample
+            for sample in family.samples
+            if sample.name == wanted and labels.items() <= sample.labels.items()
+        ]
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum over all samples with these labels; a histogram's count."""
+        return sum(sample.value for sample in self._samples(name, labels))
+
+    def has(self, name: str) -> bool:
+        """Whether there is any sample of it."""
+        return bool(self._samples(name, {}))
+
+    def label_values(self, name: str, label: str) -> set[str]:
+        """The values that a label has."""
+        return {sample.labels[label] for sample in self._samples(name, {})}
+
+
+def wakeups(worker: Worker, **labels: str) -> float:
+    """How often a worker has looked at a queue."""
+    return Samples(worker.metrics.render()).total("pgwake_wakeups", **labels)
+
+
+async def asleep(worker: Worker, queue: str = "default") -> None:
+    """Wait until a worker has the bell, has looked for the last time, and sleeps.
+
+    It looks when it has started, when its listener is up, when it has the bell, and
+    when it has asked who writes; some of these fall together.
+    """
+    seen: list[float] = []
+
+    async def has_looked() -> bool:
+        lifeline = worker._lifeline
+        if lifeline is None or not lifeline._listener._bells[queue].is_quiet:
+            return False
+        seen.append(wakeups(worker, queue=queue))
+        return len(seen) > 10 and len(set(seen[-10:])) == 1
+
+    await wait_for(has_looked)
+
+
+def gauge(worker: Worker, name: str) -> float:
+    """The value of a gauge, summed over its labels."""
+    return Samples(worker.metrics.render()).total(f"pgwake_{name}")
+
+
+class Page(NamedTuple):
+    """An answer by HTTP."""
+
+    status: int
+    text: str
+
+
+def fetch_blocking(port: int, path: str) -> Page:
+    """Ask a worker by HTTP, and block the loop meanwhile."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return Page(answer.status, answer.read().decode())
+    finally:
+        connection.close()
+
+
+async def fetch(port: int, path: str) -> Page:
+    """Ask a worker by HTTP."""
+    return await asyncio.to_thread(fetch_blocking, port, path)
+
+
+def clock() -> float:
+    """The time that handlers note, comparable between processes of one machine."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -2,10 +2,7 @@
 
 import contextlib
 import itertools
-import os
 import shutil
-import signal
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +25,9 @@ from support import (
     database_url,
     make_logins,
     psql,
+    untimed,
 )
+from support.tools import unpacked
 
 TEMPLATE = "pgwake_template"
 SETTINGS = {
@@ -64,27 +63,14 @@ def _binaries(config: pytest.Config) -> Path:
     found: Path | str | None = choice
     if choice in {"wheel", "18"}:
         found = wheel_binaries()
-    elif choice == "debian":
-        found = os.environ.get("PGWAKE_TEST_DEBIAN_PG_BIN")
-    elif choice.isdecimal():
-        found = _unpacked(choice)
+    elif choice == "debian" or choice.isdecimal():
+        found = unpacked(f"postgresql-{choice}")
     if not found:
         raise pytest.UsageError(f"--pg {choice}: not installed; start with tests/run")
     try:
         return checked_binaries(Path(found), f"--pg {choice}")
     except ConfigurationError as error:
         raise pytest.UsageError(str(error)) from None
-
-
-def _unpacked(major: str) -> str:
-    """Fetch the server of a major version, once for all, and return its folder."""
-    unpack = str(CHECKOUT / "tests" / "matrix" / "unpack")
-    result = subprocess.run(
-        [unpack, f"postgresql-{major}"], check=False, capture_output=True, text=True
-    )
-    if result.returncode:
-        raise pytest.UsageError(f"--pg {major}: can't be had here:\n{result.stderr}")
-    return result.stdout.strip()
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +84,7 @@ def server(binaries: Path) -> Iterator[EmbeddedServer]:
     """The server that all tests share."""
     directory = directory_in_memory()
     server = EmbeddedServer(directory, binaries=binaries, settings=SETTINGS)
-    with _untimed():
+    with untimed():
         server.start()
     yield server
     server.stop()
@@ -116,20 +102,9 @@ def admin(server: EmbeddedServer) -> Iterator[psycopg.Connection]:
 @pytest.fixture(scope="session")
 def template(server: EmbeddedServer) -> str:
     """The name of a database that has the schema, to be cloned."""
-    with _untimed():
+    with untimed():
         create_installed_database(server, TEMPLATE)
     return TEMPLATE
-
-
-@contextlib.contextmanager
-def _untimed() -> Iterator[None]:
-    """Stop the clock of pytest-timeout for what all tests share.
-
-    On a busy machine it would fail the first test, and with it all that come after.
-    """
-    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, left)
 
 
 @pytest.fixture

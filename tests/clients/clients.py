@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import pytest
-
 from support import wait_for
+from support.tools import unpacked
 from support.worker.helpers import PATIENCE
 from support.worker.processes import clean_environment
 
@@ -27,11 +26,8 @@ Part: TypeAlias = Literal["consumer", "producer", "contract"]
 
 
 def tools() -> Path:
-    """The folder of the languages, as tools.sh has made it."""
-    try:
-        return Path(os.environ["PGWAKE_TEST_LANGUAGES"])
-    except KeyError:
-        raise pytest.UsageError("languages are missing: start with tests/run") from None
+    """The folder of the languages, as languages.sh makes it."""
+    return unpacked("languages").parent
 
 
 def command(language: str, part: Part) -> list[str]:

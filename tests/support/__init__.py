@@ -1,8 +1,10 @@
 """What tests share besides fixtures."""
 
 import asyncio
+import signal
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
@@ -67,6 +69,16 @@ def make_logins(admin: psycopg.Connection) -> None:
             admin.execute(f"create role {login} login password '{LOGIN_PASSWORD}'")
             if role is not None:
                 admin.execute(f"grant {role} to {login}")
+
+
+@contextmanager
+def untimed() -> Iterator[None]:
+    """Stop the clock of pytest-timeout for what is made once, whatever it takes."""
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left)
 
 
 def psql(server: EmbeddedServer, url: str, *arguments: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from support import Connection
+from support.tools import need
 from support.worker.helpers import all_ended
 from support.worker.processes import Diary, StartProcess
 
@@ -31,6 +32,7 @@ exec faketime -f +0 env -u FAKETIME FAKETIME_TIMESTAMP_FILE={file} {python} "$@"
 def offset(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A Python whose clock is wrong by so much."""
     program = tmp_path / "python"
+    need("faketime")
     program.write_text(WRONG_CLOCK.format(offset=request.param, python=sys.executable))
     program.chmod(0o755)
     return program
@@ -89,6 +91,7 @@ async def test_a_clock_that_jumps_stops_nothing_and_ends_nothing(
 ) -> None:
     clock, program = tmp_path / "clock", tmp_path / "python"
     clock.write_text("+0")
+    need("faketime")
     program.write_text(JUMPING_CLOCK.format(file=clock, python=sys.executable))
     program.chmod(0o755)
     with monkeypatch.context() as patch:

@@ -26,6 +26,7 @@ from pgwake.observe.metrics import Metrics
 from support import Connect, Connection, free_port, wait_for
 from support.sql import release
 from support.sql.helpers import set_queue
+from support.tools import need
 from support.worker.helpers import Samples, embedded, settings
 from support.worker.pgbouncer import pgbouncer
 from support.worker.processes import Pgwake, clean_environment
@@ -310,6 +311,7 @@ async def test_two_hosts_that_both_take_writes_are_found(healthy: str) -> None:
 
 
 async def test_a_clock_that_is_wrong_is_found(healthy: str, tmp_path: Path) -> None:
+    need("faketime")
     process = await asyncio.create_subprocess_exec(
         *("faketime", "-f", "+10m", sys.executable, "-m", "pgwake", "doctor", "--json"),
         *("--database-url", healthy),

@@ -17,6 +17,7 @@ from pgwake import Registry, Snooze
 from support import Connection, free_port, wait_for
 from support.readme import metrics
 from support.sql.helpers import call, insert, set_queue
+from support.tools import need
 from support.worker.helpers import Samples, embedded, ended, fetch, in_status
 
 # Of prometheus_client; README.md says so.
@@ -95,6 +96,7 @@ async def test_each_metric_is_documented_and_each_documented_one_is_there(
 
 
 async def test_names_units_and_texts_are_as_prometheus_wants_them(port: int) -> None:
+    need("promtool")
     promtool = await asyncio.create_subprocess_exec(
         *("promtool", "check", "metrics"),
         stdin=asyncio.subprocess.PIPE,

@@ -1,6 +1,5 @@
 """TLS: the server is who the URL says, or nothing is said to it."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from pgwake.database.embedded import EmbeddedServer
 from pgwake.errors import UnusableUrlError
 from support import Connect
 from support.sql.helpers import insert
+from support.tools import unpacked
 from support.worker.helpers import ended
 from support.worker.processes import Pgwake, StartProcess
 
@@ -61,9 +61,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tls]:
     other_ca.cert_pem.write_to_path(str(files[1]))
     client = ca.issue_cert("client.test", common_name="by certificate")
     client.private_key_and_cert_chain_pem.write_to_path(str(files[2]))
-    binaries = checked_binaries(
-        Path(os.environ["PGWAKE_TEST_DEBIAN_PG_BIN"]), "Debian's PostgreSQL"
-    )
+    binaries = checked_binaries(unpacked("postgresql-debian"), "Debian's PostgreSQL")
     with EmbeddedServer(binaries=binaries, settings={"fsync": "off"}) as server:
         data = server.directory / "data"
         issued = ca.issue_cert("localhost")

@@ -9,6 +9,7 @@ import yaml
 
 from full.deploy.monitoring import PROMETHEUS, Json
 from support import free_port, wait_for
+from support.tools import need
 
 SECOND = "1s"
 
@@ -29,6 +30,7 @@ class Prometheus:
         It scrapes these ports each second, evaluates as often, and waits for no `for`.
         Changes are, by alert, what to replace in its condition, and by what.
         """
+        need("prometheus")
         config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
         config["global"] = {"scrape_interval": SECOND, "evaluation_interval": SECOND}
         (scrape,) = config["scrape_configs"]

@@ -21,6 +21,7 @@ from pgwake.settings import Settings
 from pgwake.supervise.supervisor import LAST_SECONDS
 from pgwake.version import __version__
 from support import CHECKOUT
+from support.tools import need
 
 DEPLOY = CHECKOUT / "deploy"
 DOCKERFILE = DEPLOY / "Dockerfile"
@@ -172,6 +173,7 @@ def test_the_compose_file_is_reached_from_its_own_machine_alone() -> None:
 
 def test_prometheus_has_the_same_rules_and_job_in_the_compose_file() -> None:
     folder = DEPLOY / "prometheus"
+    need("promtool")
     _run("promtool", "check", "config", folder / "compose.yml")
     composed, plain = (
         yaml.safe_load((folder / name).read_text())

@@ -9,6 +9,7 @@ import yaml
 
 from full.deploy.monitoring import PROMETHEUS, Json, alerts, records_of, rules
 from support import CHECKOUT
+from support.tools import need
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -16,6 +17,7 @@ INTERVAL = 15
 
 
 def promtool(*arguments: str | Path) -> str:
+    need("promtool")
     done = subprocess.run(
         ["promtool", *map(str, arguments)],
         check=False,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import CHECKOUT
+from support.tools import need
 
 MODEL = CHECKOUT / "tests" / "lab" / "model" / "bell.pml"
 MEMORY_MB = 4000
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.timeout(300)
 
 def build_checker(folder: Path, sizes: dict[str, int | str], flags: list[str]) -> None:
     """Make `folder`/pan, which searches all states of the model."""
+    need("spin")
+    need("cc")
     definitions = [f"-D{name}={value}" for name, value in sizes.items()]
     # Without -P it calls gcc by that name.
     spin = ["spin", "-Pcc -E -x c", "-a", *definitions, str(MODEL)]

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from full.page.browsing import FLAGS, Visit, guarded
 from full.page.serving import TOKEN, Site, StartSite, WorkerSite
+from support.tools import need
 
 Scheme = Literal["light", "dark"]
 
@@ -21,8 +22,8 @@ Scheme = Literal["light", "dark"]
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """The browser that a module's tests share; each has a profile of its own."""
+    need("chromium")
     program = shutil.which("chromium")
-    assert program, "no chromium on PATH: start with tests/run"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
         yield browser

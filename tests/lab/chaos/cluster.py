@@ -27,10 +27,13 @@ TTL, LOOP_WAIT, RETRY_TIMEOUT = 20, 5, 7
 DEADLINE_SECONDS = 120
 LOOK_SECONDS = 0.1
 LAG_SECONDS = 0.5
-TOOLS = """
-source tests/environment.sh && add_tool etcd && add_tool patroni &&
-command -v etcd && command -v patroni
-"""
+
+
+def _unpacked(tool: str) -> str:
+    """Return the path of a program, unpacked if need be."""
+    command = [str(CHECKOUT / "tests" / "unpack"), tool]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return f"{done.stdout.strip()}/{tool}"
 
 
 class Node:
@@ -116,14 +119,7 @@ class Cluster:
         )
 
     async def __aenter__(self) -> Self:
-        tools = subprocess.run(  # noqa: ASYNC221
-            ["bash", "-c", TOOLS],
-            cwd=CHECKOUT,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        etcd, self._patroni = tools.stdout.split()
+        etcd, self._patroni = map(_unpacked, ("etcd", "patroni"))
         client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         self._etcd = self._spawn(
             self._folder / "etcd.log",

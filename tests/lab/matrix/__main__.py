@@ -1,9 +1,7 @@
 """python -m tests.lab.matrix: the suite on every PostgreSQL and by every Python.
 
-For each server: tests/core/sql whole, and of the worker's tests those that show
-it at work (WORKER_AT_WORK). For each Python: the worker's tests and the plugin's, on the
-newest.
-What is not on this machine is fetched into .cache, and into a virtual environment each;
+For each server: the SQL tests whole, and of the worker's those that show it at work
+(WORKER_AT_WORK). For each Python: the worker's tests and the plugin's, on 18. What is not on this machine is fetched into .cache, and into a virtual environment each;
 where that can't be, the row says why and the run has not failed by it.
 """
 
@@ -123,7 +121,7 @@ def _rows(
             "PGWAKE_TEST_PYTHON": interpreter,
             "PGWAKE_TEST_VENV": str(CHECKOUT / f".venv-tests-{version}"),
         }
-        paths = ["tests/core/worker", "tests/plugin"]
+        paths = ["tests/core/worker", "tests/core/plugin"]
         yield _run(f"Python {version}", paths, processes, environment)
 
 
@@ -179,7 +177,7 @@ def _interpreter(version: str) -> str:
 
 def _unpack(program: str) -> str:
     result = subprocess.run(
-        [str(CHECKOUT / "tests" / "matrix" / "unpack"), program],
+        [str(CHECKOUT / "tests" / "unpack"), program],
         check=False,
         capture_output=True,
         text=True,

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pgwake.database.binaries import ServerUser
 from pgwake.database.embedded import free_port
+from support.tools import need
 
 PoolMode = Literal["transaction", "session"]
 
@@ -42,6 +43,7 @@ def pgbouncer(
 
     It runs as PostgreSQL does here: it refuses to be root, too.
     """
+    need("pgbouncer")
     anybody = auth == "any"
     direct = urlsplit(database)
     port = free_port()

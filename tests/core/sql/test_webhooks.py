@@ -28,7 +28,7 @@ QUEUES = "https://queue.example/hook"
 async def webhooks(connection: Connection) -> list[dict[str, Any]]:
     """The payloads of the webhooks, in order."""
     found = await connection.fetch(
-        "select payload from pgwake.jobs where kind = 'pgwake.kinds.webhook'"
+        "select payload from pgwake.jobs where kind = 'pgwake.webhook'"
         " and queue = 'pgwake.webhooks' and status = 'pending' order by id"
     )
     return [row["payload"] for row in found]
@@ -140,7 +140,7 @@ async def test_a_forced_end_and_a_crash_too_many_send_webhooks(
 async def test_webhooks_have_no_webhooks(connection: Connection) -> None:
     await set_queue(connection, "pgwake.webhooks", webhook=QUEUES)
     job_id = await insert(
-        connection, "pgwake.kinds.webhook", queue="pgwake.webhooks", webhook=OWN
+        connection, "pgwake.webhook", queue="pgwake.webhooks", webhook=OWN
     )
     await call(connection, "cancel_job", job_id=job_id)
     assert await webhooks(connection) == []
@@ -196,7 +196,7 @@ async def test_a_job_without_a_webhook_costs_one_look_at_the_queues_that_have_on
         f"select pgwake.complete_jobs('{{{held['id']}}}', '{{{held['lease_id']}}}')"
     )
 
-    assert not [s for s in statements if "pgwake.kinds.webhook" in s.text]
+    assert not [s for s in statements if "pgwake.webhook" in s.text]
     (ends,) = [s for s in statements if "delete from pgwake.jobs_live" in s.text]
     looks = [node for node in nodes(ends.plan) if node.get("Alias", "")[:1] == "q"]
     assert {node["Index Name"] for node in looks} >= {"queues_webhook_idx"}
@@ -213,7 +213,7 @@ async def test_webhooks_are_found_by_primary_keys_in_the_leaf_of_the_day(
         f"select pgwake.complete_jobs('{{{held['id']}}}', '{{{held['lease_id']}}}')"
     )
 
-    (sends,) = [s for s in statements if "'pgwake.kinds.webhook'" in s.text]
+    (sends,) = [s for s in statements if "'pgwake.webhook'" in s.text]
     scans = list(sends.scans())
     assert {index for _, index in scans} == {f"{table}_pkey" for table, _ in scans}
     assert len(scans) == 2  # of dead letters, and of one leaf

@@ -35,7 +35,7 @@ def told(post: Posted) -> dict[str, Any]:
 async def webhook_jobs(connection: Connection) -> list[int]:
     """The ids of the webhooks, in order."""
     rows = await connection.fetch(
-        "select id from pgwake.jobs where kind = 'pgwake.kinds.webhook' order by id"
+        "select id from pgwake.jobs where kind = 'pgwake.webhook' order by id"
     )
     return [row["id"] for row in rows]
 
@@ -205,7 +205,7 @@ async def test_a_webhook_by_hand_that_says_nothing_is_a_dead_letter(
 ) -> None:
     await start_worker("--webhooks", imports="")
     job_id = await insert(
-        connection, "pgwake.kinds.webhook", queue="pgwake.webhooks", payload=payload
+        connection, "pgwake.webhook", queue="pgwake.webhooks", payload=payload
     )
     assert reasons(await ended(connection, job_id)) == ["invalid"]
 

@@ -56,7 +56,7 @@ def mostly(
 
 
 # Queues, kinds, keys, workers and schedules: few, so that what is put in meets.
-NAMES = ["default", "fuzz", "q1", "k1", "fuzz.echo", "w1", "pgwake.kinds.webhook"]
+NAMES = ["default", "fuzz", "q1", "k1", "fuzz.echo", "w1", "pgwake.webhook"]
 WORDS = [
     *("pending", "waiting", "running", "failed", "completed", "cancelled"),
     *("return", "replace", "raise", "cancel", "run", "skip", "once", "all"),

@@ -14,7 +14,7 @@ from pgwake.jobs.signature import Signature
 from pgwake.jobs.task import Task
 
 # Of webhooks: as sql/functions/events/send_webhooks.sql enqueues them.
-WEBHOOK_KIND = "pgwake.kinds.webhook"
+WEBHOOK_KIND = "pgwake.webhook"
 WEBHOOK_QUEUE = "pgwake.webhooks"
 
 P = ParamSpec("P")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pgwake.chaos.relay import Relay
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.http.pool import Pool
 from support import Connect, Connection, free_port, wait_for
+from support.relay import Relay
 from support.sql.helpers import insert, status
 from support.worker.api import TOKEN, answers, client, problem, serving
 from support.worker.processes import StartProcess

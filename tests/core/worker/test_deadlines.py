@@ -12,11 +12,11 @@ import pytest
 
 from core.worker.test_database_faults import connected
 from pgwake import Job, Registry
-from pgwake.chaos.relay import Relay
 from pgwake.database.connection import Connection as OurConnection
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.session import Session
 from support import Connection, wait_for
+from support.relay import Relay
 from support.sql.helpers import insert, job
 from support.worker.helpers import embedded, ended, gauge, in_status, quick, sessions
 

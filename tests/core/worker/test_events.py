@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pgwake.chaos.relay import Relay
 from pgwake.http import events
 from support import Connection, free_port, wait_for
+from support.relay import Relay
 from support.sql.helpers import insert
 from support.worker.api import TOKEN, client, problem, serving
 from support.worker.helpers import ended, quick

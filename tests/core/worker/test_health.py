@@ -8,9 +8,9 @@ import pytest
 
 from core.worker.test_http import answers
 from pgwake import Registry, Worker
-from pgwake.chaos.relay import Relay
 from pgwake.database.embedded import EmbeddedServer
 from support import Connect, Connection, free_port
+from support.relay import Relay
 from support.sql.helpers import insert
 from support.worker.helpers import embedded, ended, fetch, quick
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pgwake.chaos.relay import Relay
 from pgwake.database.binaries import server_version
 from pgwake.database.embedded import EmbeddedServer
 from support import Connect, Connection, create_installed_database, wait_for
+from support.relay import Relay
 from support.sql.helpers import call, insert, refused
 from support.worker.helpers import all_ended, embedded, ended, gauge, quick, sessions
 from support.worker.processes import Diary, StartProcess

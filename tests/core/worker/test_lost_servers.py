@@ -4,10 +4,10 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from pgwake.chaos.relay import Relay
 from pgwake.database.connection import Connection
 from pgwake.database.session import Session
 from support import wait_for
+from support.relay import Relay
 
 
 async def ask(connection: Connection) -> str:

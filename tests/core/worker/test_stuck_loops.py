@@ -10,8 +10,8 @@ from time import time
 import pytest
 
 from pgwake import Worker
-from pgwake.chaos.relay import Relay
 from support import Connect, Connection, wait_for
+from support.relay import Relay
 from support.sql.helpers import insert
 from support.worker.helpers import Samples, embedded, ended, quick
 

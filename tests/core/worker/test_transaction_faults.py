@@ -14,9 +14,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgwake import Job, Registry
-from pgwake.chaos.relay import Relay
 from pgwake.database.embedded import EmbeddedServer
 from support import Connection, wait_for
+from support.relay import Relay
 from support.sql.helpers import insert, job
 from support.worker.accounts import total
 from support.worker.helpers import all_ended, embedded, ended

@@ -10,11 +10,9 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from pgwake.chaos import ON_PURPOSE
-from pgwake.chaos.account import account
-from pgwake.chaos.identity import Run
-from pgwake.chaos.load import Load, prepare
-from pgwake.chaos.strike import Strike
+from lab.chaos.account import account
+from lab.chaos.load import Load, prepare
+from lab.chaos.run import ON_PURPOSE, Run, Strike
 from support import Connection
 
 JOBS = 120
@@ -74,7 +72,7 @@ class Play:
             pid = worker.split(":")[1]
             with (self._run.journal / pid).open("a") as journal:
                 for job in jobs:
-                    line = (job["id"], job["attempt"], job["lease_id"], pid, 0.5)
+                    line = (job["id"], job["attempt"], job["lease_id"], pid, 0.5, 0)
                     journal.write("\t".join(map(str, line)) + "\n")
         return jobs
 
@@ -187,9 +185,9 @@ async def test_whatever_is_wrong_with_an_execution_is_found(
     without_first_try = [
         line for line in lines if line.split("\t")[:2] != [retried, "1"]
     ]
-    job_id, attempt, _, pid, at = lines[0].split("\t")
-    one_more = "\t".join([job_id, attempt, str(uuid4()), pid, at])
-    nobodys = "\t".join(["999", attempt, str(uuid4()), pid, at])
+    job_id, attempt, _, *rest = lines[0].split("\t")
+    one_more = "\t".join([job_id, attempt, str(uuid4()), *rest])
+    nobodys = "\t".join(["999", attempt, str(uuid4()), *rest])
     for text, problem in {
         whole + one_more: "more or less often than its row says",
         whole + nobodys: "executed though there is no row",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgwake.chaos.crew import Team
+from lab.chaos.crew import Team
 
 STARTED = '{"event": "process started", "name": "w", "pid": 1, "suspects": false}'
 # Says what it is told to say, and is ended by a signal as one without a handler is.

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pgwake.chaos.identity import Run
-from pgwake.chaos.recovery import recovery
-from pgwake.chaos.strike import Strike
+from lab.chaos.recovery import recovery
+from lab.chaos.run import Run, Strike
 from support import Connection
 
 BEGAN_AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -40,6 +40,7 @@ from pgwake.database.connection import FAULTS
 from pgwake.database.install import install
 
 from .cluster import CHECKOUT, LOOP_WAIT, RETRY_TIMEOUT, TTL, Cluster, until
+from .run import executions
 
 WORKER = [
     *("-m", "pgwake", "run", "--import", "tests.lab.chaos.handlers"),
@@ -56,12 +57,12 @@ CONNECT_SECONDS = 1.5
 
 INSERT = """
 insert into pgwake.jobs (queue, kind, payload)
-select 'failover', 'failover', jsonb_build_object(
-  'number', n, 'seconds', case when n % 1000 = 0 then 20 else 0.01 end)
+select 'failover', 'chaos', jsonb_build_object(
+  'serial', n, 'seconds', case when n % 1000 = 0 then 20 else 0.01 end)
 from unnest($1::bigint[]) as n
 """
 ROWS = """
-select (payload ->> 'number')::bigint as number, id, status, crash_count,
+select (payload ->> 'serial')::bigint as number, id, status, crash_count,
   extract(epoch from finished_at)::float8 as finished_at
 from pgwake.jobs where queue = 'failover'
 """
@@ -292,12 +293,12 @@ class Worker:
     """The `pgwake run` that nobody helps."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        self.executions_log = folder / "executions"
+        self._journal = folder / "journal"
         self.log = folder / "worker.log"
         environment = {
             **os.environ,
             "PGWAKE_DATABASE_URL": url,
-            "PGWAKE_CHAOS_LOG": str(self.executions_log),
+            "PGWAKE_CHAOS_JOURNAL": str(self._journal),
             "PGWAKE_LEASE": str(LEASE),
             "PGWAKE_LOG_FORMAT": "json",
             "PGWAKE_LOG_JOBS_PER_SECOND": "0",
@@ -320,8 +321,7 @@ class Worker:
 
     def executions(self) -> list[tuple[int, int]]:
         """Return what the handlers have written: a job's number and its id."""
-        lines = self.executions_log.read_text().splitlines()
-        return [(int(number), int(job)) for number, job, *_ in map(str.split, lines)]
+        return [(one.serial, one.job_id) for one in executions(self._journal)]
 
     def events(self) -> dict[str, int]:
         """Return the events that it has logged, debug and info apart."""
@@ -413,7 +413,7 @@ async def run(
 
 
 async def _is_running(worker: Worker) -> bool:
-    return worker.executions_log.exists() and worker.executions_log.stat().st_size > 0
+    return bool(worker.executions())
 
 
 async def _is_empty(connection: "asyncpg.Connection[asyncpg.Record]") -> bool:

@@ -1,23 +1,56 @@
-"""What the workers under chaos run; each execution leaves a line in a file."""
+"""What the workers under chaos run; each execution leaves a line in the journal.
+
+A process's lines stand in a file of its own, so that what a kill tears is the last one.
+The line outlives the process: it is in the kernel's hands before the work begins.
+"""
 
 import asyncio
 import os
 import time
+from pathlib import Path
 
-from pgwake import Job, job
+from pgwake import Discard, Job, job
 
-_log = os.open(os.environ["PGWAKE_CHAOS_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+from .run import KIND, ON_PURPOSE
+
+_folder = Path(os.environ["PGWAKE_CHAOS_JOURNAL"])
+_folder.mkdir(parents=True, exist_ok=True)
+_journal = os.open(_folder / str(os.getpid()), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
-@job("chaos", queue="chaos")
-async def chaos(seconds: float, *, job: Job) -> None:
-    """Take that long. The line outlives a kill: it is in the kernel's hands by then."""
-    os.write(_log, f"{job.id} {os.getpid()} {time.time():.6f}\n".encode())
+@job(KIND)
+async def chaos(
+    seconds: float,
+    serial: int = 0,
+    fails: int = 0,
+    *,
+    is_doomed: bool = False,
+    has_effect: bool = False,
+    job: Job,
+) -> None:
+    """Take that long, and then do or fail as the payload says.
+
+    Args:
+        seconds: How long.
+        serial: The job's number among those of the run: ids may repeat in a failover.
+        fails: So many attempts fail.
+        is_doomed: It fails for good.
+        has_effect: A row of its own is committed with the job's end.
+        job: The job.
+    """
+    words = (job.id, job.attempt, job.lease_id, os.getpid(), time.time(), serial)
+    os.write(_journal, ("\t".join(map(str, words)) + "\n").encode())
     await asyncio.sleep(seconds)
-
-
-@job("failover", queue="failover")
-async def failover(number: int, seconds: float, *, job: Job) -> None:
-    """The same, by the producer's number: ids may repeat after a failover."""
-    os.write(_log, f"{number} {job.id} {os.getpid()} {time.time():.6f}\n".encode())
-    await asyncio.sleep(seconds)
+    if job.attempt <= fails:
+        raise RuntimeError(ON_PURPOSE)
+    if has_effect:
+        schema = os.environ["PGWAKE_CHAOS_SCHEMA"]
+        async with job.transaction() as connection:
+            await connection.execute(
+                f"insert into {schema}.effects (job_id, lease_id) values ($1, $2)",
+                *(job.id, job.lease_id),
+            )
+            if is_doomed:
+                raise Discard(ON_PURPOSE)
+    if is_doomed:
+        raise Discard(ON_PURPOSE)

@@ -64,7 +64,7 @@ def start(url: str, log: Path) -> "subprocess.Popen[bytes]":
         **os.environ,
         "PGWAKE_DATABASE_URL": url,
         "PGWAKE_LOG_FORMAT": "json",
-        "PGWAKE_CHAOS_LOG": os.devnull,
+        "PGWAKE_CHAOS_JOURNAL": str(log.parent / "journal"),
     }
     with log.open("ab") as output:
         return subprocess.Popen(

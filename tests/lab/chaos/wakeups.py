@@ -24,6 +24,8 @@ import typer
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 
+from .run import executions
+
 CHECKOUT = Path(__file__).resolve().parents[3]
 WORKERS = [
     *("-m", "pgwake", "run", "--import", "tests.lab.chaos.handlers"),
@@ -109,11 +111,11 @@ class Producers:
 async def run(url: str, *, jobs: int, seed: int) -> Account:
     """Do it, on a database with the schema; the account."""
     with TemporaryDirectory(prefix="pgwake-chaos-") as folder:
-        log = Path(folder, "executions")
+        journal = Path(folder, "journal")
         environment = {
             **os.environ,
             "PGWAKE_DATABASE_URL": url,
-            "PGWAKE_CHAOS_LOG": str(log),
+            "PGWAKE_CHAOS_JOURNAL": str(journal),
             "PGWAKE_POLL_INTERVAL": "3600",
             "PGWAKE_LOG_LEVEL": "warning",
         }
@@ -140,7 +142,7 @@ async def run(url: str, *, jobs: int, seed: int) -> Account:
             await connection.close()
             workers.terminate()
             workers.wait()
-        waits, excess = _waits(log, producers.commits)
+        waits, excess = _waits(journal, producers.commits)
     cuts = quantiles(waits, n=100)
     return Account(
         jobs=len(producers.commits),
@@ -155,13 +157,12 @@ async def run(url: str, *, jobs: int, seed: int) -> Account:
 
 
 def _waits(
-    log: Path, commits: dict[int, tuple[float, float]]
+    journal: Path, commits: dict[int, tuple[float, float]]
 ) -> tuple[list[float], float]:
     waits, excess = [], 0.0
-    for line in log.read_text().splitlines():
-        job_id, _pid, at = line.split()
-        committed_at, open_for = commits[int(job_id)]
-        waits.append(max(float(at) - committed_at, 0.0))
+    for execution in executions(journal):
+        committed_at, open_for = commits[execution.job_id]
+        waits.append(max(execution.began_at - committed_at, 0.0))
         excess = max(excess, waits[-1] - open_for / 10)
     return waits, excess
 

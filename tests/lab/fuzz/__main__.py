@@ -18,8 +18,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # as pytest does
-
 from pgwake.database.embedded import EmbeddedServer
 from support import (
     CHECKOUT,

@@ -33,7 +33,6 @@ OWN_CODES = {"doctor": {0, 2, 3, 4, 78}}
 SERVING = {"run", "serve"}  # until they are told to stop
 LEFT_OUT = {
     "bench": "loads a database",
-    "chaos": "loads a database",
     "demo": "starts a server and runs for seconds",
 }
 LEFT_OUT_OPTIONS = {

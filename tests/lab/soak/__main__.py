@@ -27,8 +27,8 @@ import structlog
 import typer
 from rich.console import Console
 
-from pgwake.chaos.account import Account
-from pgwake.chaos.faults import FAULTS
+from lab.chaos.account import Account
+from lab.chaos.faults import FAULTS, obstacle
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from pgwake.errors import EXIT_USAGE
@@ -77,7 +77,7 @@ def main(
             server = stack.enter_context(EmbeddedServer())
             url = server.url
         for name in list(names):
-            if why := FAULTS[name].obstacle(server, restart_command):
+            if why := obstacle(name, server, restart_command):
                 print(f"left out: {name}: {why}")  # noqa: T201
                 names.remove(name)
         plan = Plan(minutes * 60, rate, names, every, hold, seed)

@@ -12,14 +12,13 @@ from time import monotonic
 
 import asyncpg
 
-from pgwake.chaos.account import Account, account
-from pgwake.chaos.crew import Team
-from pgwake.chaos.faults import FAULTS
-from pgwake.chaos.identity import Run
-from pgwake.chaos.load import Load, prepare
-from pgwake.chaos.run import END_SECONDS, until_ended
-from pgwake.chaos.stage import Stage
-from pgwake.chaos.strike import Strike
+from lab.chaos.account import Account, account
+from lab.chaos.campaign import END_SECONDS, until_ended
+from lab.chaos.crew import Team
+from lab.chaos.faults import FAULTS
+from lab.chaos.load import Load, prepare
+from lab.chaos.run import Run, Strike
+from lab.chaos.stage import Stage
 from pgwake.database.connection import FAULTS as NO_ANSWER
 from pgwake.database.connection import Connection
 from pgwake.database.embedded import EmbeddedServer

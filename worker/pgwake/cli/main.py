@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from pgwake import names
-from pgwake.cli import adopt, bulk, chaos, doctor, jobs, queues, schedules, serve, wait
+from pgwake.cli import adopt, bulk, doctor, jobs, queues, schedules, serve, wait
 from pgwake.cli.bench import command as bench
 from pgwake.cli.output import Json, Url, describe, fail
 from pgwake.database import install
@@ -151,7 +151,6 @@ def run(
 app.command()(adopt.adopt)
 app.command()(serve.serve)
 app.command()(bench.bench)
-app.command()(chaos.chaos)
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """A queue of a tool's own on somebody's database: with leave, and removed after."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import asyncpg
@@ -35,7 +35,7 @@ async def scratch_queue(
     kinds: Sequence[str],
     *,
     in_production: bool = False,
-    keep: bool | Callable[[], bool] = False,
+    keep: bool = False,
 ) -> AsyncIterator[Connection]:
     """Have a queue that nobody else uses, empty at first and removed at the end.
 
@@ -48,7 +48,7 @@ async def scratch_queue(
         name: The queue's name.
         kinds: The kinds of its jobs; what workers declare of them is removed, too.
         in_production: Go on in an environment that is named production.
-        keep: Leave the queue and its jobs there; what is called is asked at the end.
+        keep: Leave the queue and its jobs there.
 
     Yields:
         The session; its statements may take ten minutes.
@@ -65,7 +65,7 @@ async def scratch_queue(
         try:
             yield connection
         finally:
-            if not (keep() if callable(keep) else keep):
+            if not keep:
                 removal = asyncio.ensure_future(_remove_at_last(settings, name, kinds))
                 try:
                     await asyncio.shield(removal)

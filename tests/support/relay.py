@@ -121,7 +121,7 @@ class Relay:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         me = asyncio.current_task()
-        assert me is not None  # noqa: S101, a coroutine runs in a task
+        assert me is not None, "a coroutine runs in a task"
         self._connections[me] = [writer]
         try:
             await self._thawed.wait()
@@ -145,7 +145,7 @@ class Relay:
             ends = await asyncio.open_connection(self._host, self._port)
         up_reader, up_writer = ends
         me = asyncio.current_task()
-        assert me is not None  # noqa: S101, as above
+        assert me is not None, "as above"
         self._connections[me].append(up_writer)
         pair = {
             asyncio.create_task(self._pump(me, reader, up_writer, "to the server")),

@@ -1,21 +1,21 @@
-"""One run: load, faults, and the account of what they did to it."""
+"""A run's faults, under load, and the account of what they did to it."""
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol
 
-from pgwake.chaos.account import Account, account
-from pgwake.chaos.faults import FAULTS
-from pgwake.chaos.identity import Run
-from pgwake.chaos.load import Load
-from pgwake.chaos.recovery import Recovery, recovery
-from pgwake.chaos.stage import Stage
-from pgwake.chaos.strike import Strike
 from pgwake.database.connection import connect
 from pgwake.database.session import Session
+
+from . import report
+from .account import Account, account
+from .faults import FAULTS
+from .load import Load
+from .recovery import Recovery, recovery
+from .run import Run, Strike
+from .stage import Stage
 
 RECOVERY_SECONDS = 60.0
 END_SECONDS = 120.0  # in which no job ends any more
@@ -33,13 +33,13 @@ class Plan:
     Attributes:
         faults: Their names.
         rate: Jobs a second.
-        hold_seconds: How long each lasts.
-        jobs: The faults are made again until so many are enqueued; 0: once each.
-        seed: Of who is hit, and of the mix.
+        hold_seconds: How long each lasts; in a mix half to one and a half times that.
+        jobs: Until so many are enqueued there are mixes: up to two at once, in any
+            order; 0: none.
+        seed: Of who is hit, and of the mixes.
         calm_seconds: How long nothing is done before each; the throughput afterwards is
             compared with that of the last five.
-        is_mixed: Up to two at once, in any order, for half to one and a half times as
-            long; else each alone, in turn.
+        is_mixed: Mixes from the beginning; else each is made alone before.
     """
 
     faults: Sequence[str]
@@ -50,20 +50,20 @@ class Plan:
     calm_seconds: float = 6.0
     is_mixed: bool = False
 
-    def rounds(self, dice: random.Random) -> Iterator[tuple[str, ...]]:
-        """Yield what is made at once, until each has been."""
-        left = list(self.faults)
-        if self.is_mixed:
-            dice.shuffle(left)
-        while left:
-            first = left.pop(0)
-            others = [n for n in left if FAULTS[n].target != FAULTS[first].target]
-            if self.is_mixed and others and dice.random() < 0.5:
-                second = dice.choice(others)
-                left.remove(second)
-                yield first, second
-            else:
-                yield (first,)
+
+def mix(faults: Sequence[str], dice: random.Random) -> Iterator[tuple[str, ...]]:
+    """Yield what is made at once, until each has been."""
+    left = list(faults)
+    dice.shuffle(left)
+    while left:
+        first = left.pop(0)
+        others = [n for n in left if FAULTS[n].target != FAULTS[first].target]
+        if others and dice.random() < 0.5:
+            second = dice.choice(others)
+            left.remove(second)
+            yield first, second
+        else:
+            yield (first,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +84,13 @@ class Outcome:
     problems: Sequence[str]
 
 
-class Audience(Protocol):
-    """Who is told what happens."""
-
-    def doing(self, what: str) -> None:
-        """What is being done from now on."""
-
-    def done(self, strike: Strike, recovery: Recovery) -> None:
-        """What a fault did, and how it went on."""
-
-
-async def run(stage: Stage, plan: Plan, audience: Audience) -> Outcome:
+async def run(stage: Stage, plan: Plan, say: Callable[[str], object]) -> Outcome:
     """Do it, and draw up the account.
 
     Args:
         stage: Where; its run's tables must be there.
         plan: What.
-        audience: Who is told.
+        say: What is called with a line for each fault that was made.
 
     Raises:
         PgwakeError: A fault could not be made or mended.
@@ -108,61 +98,52 @@ async def run(stage: Stage, plan: Plan, audience: Audience) -> Outcome:
     """
     session = Session(stage.url, stage.run.queue, "accountant", QUESTION_SECONDS)
     load = Load(stage.relay.url, stage.run, rate=plan.rate)
-    strikes: list[Strike] = []
-    recoveries: list[Recovery] = []
+    made: list[tuple[Strike, Recovery]] = []
     dice = random.Random(plan.seed)  # noqa: S311
+    say(report.HEADING)
+
+    async def make(names: tuple[str, ...], seconds: float) -> None:
+        await asyncio.sleep(plan.calm_seconds)
+        async with asyncio.TaskGroup() as tasks:
+            making = [
+                tasks.create_task(FAULTS[name].strike(stage, seconds, dice))
+                for name in names
+            ]
+        for strike in [task.result() for task in making]:
+            after = await _recovery(session, stage, strike, plan.rate)
+            made.append((strike, after))
+            say(report.line(strike, after, is_joined=strike.fault != names[0]))
+
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(load.run())
-            while not strikes or load.enqueued < plan.jobs:
-                for names in plan.rounds(dice):
-                    audience.doing(f"calm; next: {', '.join(names)}")
-                    await asyncio.sleep(plan.calm_seconds)
-                    audience.doing(", ".join(names))
-                    made = await _strike(stage, plan, names, dice)
-                    audience.doing(f"until it is as before {', '.join(names)}")
-                    for strike in made:
-                        after = await _recovery(session, stage, strike, plan.rate)
-                        strikes.append(strike)
-                        recoveries.append(after)
-                        audience.done(strike, after)
+            for name in () if plan.is_mixed else plan.faults:
+                await make((name,), plan.hold_seconds)
+            while load.enqueued < plan.jobs:
+                for names in mix(plan.faults, dice):
+                    await make(names, dice.uniform(0.5, 1.5) * plan.hold_seconds)
             load.stop()
-        audience.doing("until all jobs have ended")
         await until_ended(session, stage.run)
     except BaseExceptionGroup as group:
         raise _first(group) from None
     finally:
         session.close()
-    audience.doing("the account")
     await asyncio.to_thread(stage.crew.stop)
+    strikes = [strike for strike, _ in made]
     drawn_up = await _account(stage, load, strikes)
     problems = [*drawn_up.problems, *stage.crew.problems]
     problems += [
         f"{recovered.fault}: not back at nine tenths of the throughput from before "
         f"within {RECOVERY_SECONDS:.0f} s"
-        for recovered in recoveries
+        for _, recovered in made
         if recovered.seconds is None
     ]
-    return Outcome(drawn_up, strikes, recoveries, problems)
+    return Outcome(drawn_up, strikes, [after for _, after in made], problems)
 
 
 def _first(group: BaseExceptionGroup) -> BaseException:
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
-
-
-async def _strike(
-    stage: Stage, plan: Plan, names: tuple[str, ...], dice: random.Random
-) -> list[Strike]:
-    share = dice.uniform(0.5, 1.5) if plan.is_mixed else 1.0
-    async with asyncio.TaskGroup() as tasks:
-        making = [
-            tasks.create_task(
-                FAULTS[name].strike(stage, share * plan.hold_seconds, dice)
-            )
-            for name in names
-        ]
-    return [task.result() for task in making]
 
 
 async def _recovery(

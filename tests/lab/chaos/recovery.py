@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pgwake.chaos.identity import Run
-from pgwake.chaos.strike import Strike
 from pgwake.database.connection import Connection
+
+from .run import Run, Strike
 
 BEFORE = timedelta(seconds=5)  # over which the throughput before is measured
 SHARE = 0.9
@@ -81,5 +81,5 @@ async def recovery(
         rate,
         SHARE,
     )
-    assert row is not None  # noqa: S101, sums are one
+    assert row is not None, "sums are one row"
     return Recovery(strike.fault, *row)

@@ -4,22 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from pgwake.chaos.identity import Run
-from pgwake.chaos.load import prepare
-from pgwake.chaos.recovery import Recovery
-from pgwake.chaos.run import Plan, run
-from pgwake.chaos.stage import Stage
-from pgwake.chaos.strike import Strike
+from lab.chaos.campaign import Plan, run
+from lab.chaos.load import prepare
+from lab.chaos.run import Run
+from lab.chaos.stage import Stage
 from pgwake.database.embedded import EmbeddedServer
 from support import Connect
-
-
-class Deaf:
-    """Hears nothing."""
-
-    def doing(self, what: str) -> None: ...
-
-    def done(self, strike: Strike, recovery: Recovery) -> None: ...
 
 
 @pytest.mark.timeout(180)
@@ -39,7 +29,7 @@ async def test_whatever_is_done_to_workers_network_and_server_the_account_closes
     )
 
     async with Stage.set(own_database, here, server=own_server, processes=1) as stage:
-        outcome = await run(stage, plan, Deaf())
+        outcome = await run(stage, plan, print)
 
     found = outcome.account
     assert not outcome.problems, outcome

@@ -1,4 +1,4 @@
-"""Each way in which the relay of `pgwake chaos` lets the network go bad."""
+"""Each way in which the relay lets the network go bad."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from pgwake.chaos.relay import Relay
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError
 from support import Connection, wait_for
+from support.relay import Relay
 
 QUESTION = "select 1"
 SILENCE_SECONDS = 0.3

@@ -12,8 +12,11 @@ from pathlib import Path
 from time import monotonic
 from typing import IO
 
-from pgwake.chaos.identity import Run
 from pgwake.errors import PgwakeError
+
+from .run import Run
+
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 # Short, so that what a fault leaves behind shows within seconds. A process that a busy
 # machine holds up for as long loses its jobs: they run again, and the account says why.
@@ -62,6 +65,7 @@ class Team:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                cwd=CHECKOUT,
                 env=self._environment,
                 start_new_session=True,  # Ctrl-C is ours to forward
             )
@@ -170,7 +174,7 @@ class Crew:
     ) -> None:
         self._command = [
             *(sys.executable, "-m", "pgwake", "run"),
-            *("--import", "pgwake.chaos.handlers"),
+            *("--import", "tests.lab.chaos.handlers"),
             *("--queue", f"{run.queue}:{slots}"),
             *("--processes", str(processes)),
             *options,
@@ -180,7 +184,7 @@ class Crew:
             **{
                 name: value
                 for name, value in os.environ.items()
-                if not name.startswith("PGWAKE_") or name == "PGWAKE_ENVIRONMENT"
+                if not name.startswith("PGWAKE_")
             },
             "PGWAKE_DATABASE_URL": url,
             "PGWAKE_LEASE": str(LEASE_SECONDS),

@@ -24,10 +24,9 @@ from pathlib import Path
 
 import anyio
 
-from pgwake.chaos import ON_PURPOSE
-from pgwake.chaos.identity import Run
-from pgwake.chaos.strike import Strike
 from pgwake.database.connection import Connection
+
+from .run import ON_PURPOSE, Run, Strike
 
 # A lease has to run out and be found; a supervisor has to reach the database again.
 AFTERMATH_SECONDS = 60
@@ -35,7 +34,7 @@ AFTERMATH_SECONDS = 60
 _TABLES = """
 drop table if exists executions, strikes, jobs, ends, sums;
 create temporary table executions
-  (job_id bigint, attempt int, lease_id uuid, pid int, began_at float8);
+  (job_id bigint, attempt int, lease_id uuid, pid int, began_at float8, serial bigint);
 create temporary table strikes
   (fault text, began_at timestamptz, healed_at timestamptz, victims text[]);
 create temporary table jobs

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from pgwake.chaos.crew import LEASE_SECONDS
-from pgwake.chaos.disk import SmallDisk
-from pgwake.chaos.stage import Stage
-from pgwake.chaos.strike import Strike
 from pgwake.database.embedded import EmbeddedServer, StopMode
 from pgwake.names import application_name, handlers_application_name
+
+from .crew import LEASE_SECONDS
+from .disk import SmallDisk
+from .run import Strike
+from .stage import Stage
 
 # What is done to the server at once with a restart would fail, or fail the restart.
 Target = Literal["workers", "server", "network"]
@@ -24,10 +25,6 @@ REPEAT_SECONDS = 1.0
 ZOMBIE_SECONDS = LEASE_SECONDS + 4.0  # its jobs run elsewhere by then
 SLOW_SECONDS = 0.05
 SLOW_BYTES_PER_SECOND = 65_536
-
-OWN_PROCESSES = "nothing: only workers that it has started itself are hit"
-OWN_RELAY = "nothing: only what it has started itself goes through its relay"
-EVERYBODY = "all sessions of the server are ended, everybody's"
 
 # In two steps: within one condition the planner may end all before it compares names.
 _TERMINATE = """
@@ -49,7 +46,6 @@ class Harm(NamedTuple):
 
 
 Act = Callable[[Stage, float, random.Random], Awaitable[Harm]]
-Obstacle = Callable[[EmbeddedServer | None, str | None], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +54,13 @@ class Fault:
 
     Attributes:
         name: What it is called.
-        sentence: What it does.
         target: What it is done to; two at once need two targets.
         act: Makes it, holds it for some seconds, mends it.
-        for_others: What it does to others on the same server.
-        obstacle: Why it can't be made, of a server of pgwake's own or None, and with a
-            restart command or None; None: it can.
     """
 
     name: str
-    sentence: str
     target: Target
     act: Act
-    for_others: str
-    obstacle: Obstacle
 
     async def strike(self, stage: Stage, seconds: float, dice: random.Random) -> Strike:
         """Make it, hold it, mend it.
@@ -89,32 +78,31 @@ class Fault:
 FAULTS: dict[str, Fault] = {}
 
 
-def _never(server: EmbeddedServer | None, command: str | None) -> None:  # noqa: ARG001
+def obstacle(
+    fault: str, server: EmbeddedServer | None, restart_command: str | None
+) -> str | None:
+    """Return why a fault can't be made here; None: it can."""
+    if fault == "disk-full":
+        return SmallDisk.obstacle(server)
+    if fault.startswith("restart") and server is None and restart_command is None:
+        return "say how to restart the server, with --restart-command"
     return None
 
 
-def _fault(
-    name: str,
-    sentence: str,
-    target: Target,
-    for_others: str,
-    obstacle: Obstacle = _never,
-) -> Callable[[Act], Act]:
+def _fault(name: str, target: Target) -> Callable[[Act], Act]:
     def register(act: Act) -> Act:
-        FAULTS[name] = Fault(name, sentence, target, act, for_others, obstacle)
+        FAULTS[name] = Fault(name, target, act)
         return act
 
     return register
 
 
-@_fault(
-    "kill",
-    "kill -9 of a worker process each second, and of a supervisor with all its workers",
-    "workers",
-    OWN_PROCESSES,
-)
+@_fault("kill", "workers")
 async def kill(stage: Stage, seconds: float, dice: random.Random) -> Harm:
-    """The supervisor goes first: with it gone, leases have to run out."""
+    """Kill -9 a supervisor with all its workers, then a worker process each second.
+
+    The supervisor goes first: with it gone, leases have to run out.
+    """
     victims: list[str] = []
     team = dice.choice(stage.crew.teams)
     team.send(signal.SIGKILL)
@@ -132,14 +120,12 @@ async def kill(stage: Stage, seconds: float, dice: random.Random) -> Harm:
     return Harm(tuple(victims))
 
 
-@_fault(
-    "stop",
-    "SIGSTOP of a supervisor and its workers for longer than the lease, then SIGCONT",
-    "workers",
-    OWN_PROCESSES,
-)
+@_fault("stop", "workers")
 async def stop(stage: Stage, seconds: float, dice: random.Random) -> Harm:
-    """The workers go on first: their supervisor would end them, silent as they were."""
+    """SIGSTOP a supervisor and its workers for longer than the lease, then SIGCONT.
+
+    The workers go on first: their supervisor would end them, silent as they were.
+    """
     team = dice.choice(stage.crew.teams)
     team.send(signal.SIGSTOP)  # first, or it would end them now
     workers = team.workers()
@@ -155,14 +141,9 @@ async def stop(stage: Stage, seconds: float, dice: random.Random) -> Harm:
     return Harm(tuple(workers))
 
 
-@_fault(
-    "terminate",
-    "pg_terminate_backend of all sessions of the workers, each second",
-    "server",
-    "nothing: only its own workers' sessions are ended",
-)
-async def terminate(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
-    """By their names, so that nobody else's is hit."""
+@_fault("terminate", "server")
+async def terminate(stage: Stage, seconds: float, _dice: random.Random) -> Harm:
+    """End all sessions of the workers each second, by their names: nobody else's."""
     connection = await stage.connect()
     victims: set[str] = set()
     try:
@@ -180,74 +161,47 @@ async def terminate(stage: Stage, seconds: float, dice: random.Random) -> Harm: 
     return Harm(tuple(sorted(victims)))
 
 
-def _no_restart(server: EmbeddedServer | None, command: str | None) -> str | None:
-    if server is None and command is None:
-        return "say how to restart the server, with --restart-command"
-    return None
+def _restart(mode: StopMode) -> None:
+    """Add the fault that restarts the server, in order or as after a crash."""
 
-
-def _restart(mode: StopMode, sentence: str) -> None:
-    """Add the fault that restarts the server in a mode of pg_ctl's."""
-
-    @_fault(f"restart-{mode}", sentence, "server", EVERYBODY, _no_restart)
-    async def restart(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
+    @_fault(f"restart-{mode}", "server")
+    async def restart(stage: Stage, _seconds: float, _dice: random.Random) -> Harm:
         return Harm(accepting_at=await stage.restart(mode))
 
 
-_restart("fast", "the server is restarted: all sessions are ended, then it shuts down")
-_restart(
-    "immediate",
-    "the server is restarted as after a crash: it recovers from its WAL",
-)
+_restart("fast")
+_restart("immediate")
 
 
-@_fault(
-    "half-open",
-    "the network forwards nothing and closes nothing; sessions from before stay dead",
-    "network",
-    OWN_RELAY,
-)
-async def half_open(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
-    """As when a NAT has forgotten its connections."""
+@_fault("half-open", "network")
+async def half_open(stage: Stage, seconds: float, _dice: random.Random) -> Harm:
+    """Forward nothing and close nothing; sessions from before stay dead.
+
+    As when a NAT has forgotten its connections.
+    """
     stage.relay.freeze()
     return await _until_healed(stage, seconds)
 
 
-@_fault(
-    "one-way",
-    "the network holds back what goes to the server, then what comes from it",
-    "network",
-    OWN_RELAY,
-)
-async def one_way(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
-    """Half of the time each."""
+@_fault("one-way", "network")
+async def one_way(stage: Stage, seconds: float, _dice: random.Random) -> Harm:
+    """Hold back what goes to the server, then what comes from it; then it arrives."""
     stage.relay.block("to the server")
     await _until_healed(stage, seconds / 2)
     stage.relay.block("from the server")
     return await _until_healed(stage, seconds / 2)
 
 
-@_fault(
-    "slow",
-    f"the network takes {SLOW_SECONDS * 1000:.0f} ms each way, and "
-    f"{SLOW_BYTES_PER_SECOND // 1024} KiB/s",
-    "network",
-    OWN_RELAY,
-)
-async def slow(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
-    """For each connection."""
+@_fault("slow", "network")
+async def slow(stage: Stage, seconds: float, _dice: random.Random) -> Harm:
+    """Take 50 ms each way, and 64 KiB/s, for each connection."""
     stage.relay.slow(SLOW_SECONDS, SLOW_BYTES_PER_SECOND)
     return await _until_healed(stage, seconds)
 
 
-@_fault(
-    "cut",
-    "the network resets all connections each second, then refuses new ones, too",
-    "network",
-    OWN_RELAY,
-)
-async def cut(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
-    """Half of the time each."""
+@_fault("cut", "network")
+async def cut(stage: Stage, seconds: float, _dice: random.Random) -> Harm:
+    """Reset all connections each second, then refuse new ones, too."""
     for _ in range(max(int(seconds / 2 / REPEAT_SECONDS), 1)):
         stage.relay.cut()
         await asyncio.sleep(REPEAT_SECONDS)
@@ -264,14 +218,9 @@ async def _until_healed(stage: Stage, seconds: float) -> Harm:
     return Harm()
 
 
-@_fault(
-    "snapshot",
-    "a transaction holds an old snapshot, so that dead rows can't be removed",
-    "server",
-    "vacuum removes no row of this database that dies meanwhile",
-)
-async def snapshot(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
-    """It pins the dead rows of the whole database, and in part of the server."""
+@_fault("snapshot", "server")
+async def snapshot(stage: Stage, seconds: float, _dice: random.Random) -> Harm:
+    """Hold an old snapshot, so that no dead row of the database can be removed."""
     connection = await stage.connect()
     try:
         async with connection.transaction(isolation="repeatable_read"):
@@ -282,21 +231,11 @@ async def snapshot(stage: Stage, seconds: float, dice: random.Random) -> Harm:  
     return Harm()
 
 
-def _no_disk(server: EmbeddedServer | None, command: str | None) -> str | None:  # noqa: ARG001
-    return SmallDisk.obstacle(server)
-
-
-@_fault(
-    "disk-full",
-    "the disk with the jobs' tables is full",
-    "server",
-    "nothing: it is made on a server of pgwake's own only",
-    _no_disk,
-)
-async def disk_full(stage: Stage, seconds: float, dice: random.Random) -> Harm:  # noqa: ARG001
+@_fault("disk-full", "server")
+async def disk_full(stage: Stage, seconds: float, _dice: random.Random) -> Harm:
     """Every INSERT, claim and end that needs another page is refused: 53100."""
     disk = stage.disk
-    assert disk is not None  # noqa: S101, there is no obstacle
+    assert disk is not None, "there is no obstacle"
     await asyncio.to_thread(disk.fill)
     try:
         await asyncio.sleep(seconds)

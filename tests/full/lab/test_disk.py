@@ -1,9 +1,9 @@
-"""The small disk of `pgwake chaos`: it takes root, and says so to others."""
+"""The small disk: it takes root, and says so to others."""
 
 import asyncpg
 import pytest
 
-from pgwake.chaos.disk import SmallDisk
+from lab.chaos.disk import SmallDisk
 from pgwake.database.embedded import EmbeddedServer
 
 _ON_IT = """

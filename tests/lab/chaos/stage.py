@@ -10,13 +10,14 @@ from time import monotonic
 
 import asyncpg
 
-from pgwake.chaos.crew import Crew
-from pgwake.chaos.disk import SmallDisk
-from pgwake.chaos.identity import Run
-from pgwake.chaos.relay import Relay
 from pgwake.database.connection import Connection, connect
 from pgwake.database.embedded import EmbeddedServer, StopMode
 from pgwake.errors import EmbeddedServerError, PgwakeError
+from support.relay import Relay
+
+from .crew import Crew
+from .disk import SmallDisk
+from .run import Run
 
 TEAMS = 2
 RESTART_SECONDS = 300.0
@@ -128,7 +129,7 @@ class Stage:
         )
 
     async def _command_restart(self, mode: StopMode) -> None:
-        assert self.restart_command is not None  # noqa: S101, the fault has looked
+        assert self.restart_command is not None, "there is no obstacle"
         log_path = self.run.folder / "restart.log"
         with log_path.open("wb") as log:  # no pipe: a server may go on holding it
             process = await asyncio.create_subprocess_shell(

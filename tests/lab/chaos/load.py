@@ -4,11 +4,11 @@ import asyncio
 from functools import partial
 from time import monotonic
 
-from pgwake.chaos import KIND
-from pgwake.chaos.identity import Run
 from pgwake.database.connection import Connection
 from pgwake.database.session import Session
 from pgwake.pause import pause
+
+from .run import KIND, Run
 
 PRODUCERS = 4
 BATCH_SECONDS = 0.1  # of its share of the rate, in a producer's INSERT

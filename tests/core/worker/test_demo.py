@@ -10,11 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 from rich.console import Console
+from rich.live import Live
 
-from pgwake.cli.demo.command import LOOK_AROUND
-from pgwake.cli.demo.display import Display
-from pgwake.cli.demo.jobs import demo_file
-from pgwake.cli.demo.run import Counts
+from pgwake.cli.demo.command import LOOK_AROUND, Display, frame
 
 CHECKS = ("files", "results", "flaky", "doomed", "killer", "delayed", "cancelled")
 pytestmark = pytest.mark.timeout(120)
@@ -103,7 +101,7 @@ def test_a_signal_stops_it_and_cancels_what_has_not_run(
     tmp_path: Path, database: str
 ) -> None:
     with demo(tmp_path, PGWAKE_DATABASE_URL=database) as process:
-        read_until(process, "jobs done")
+        read_until(process, "  jobs ")
         process.terminate()
         output, _ = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM, output
@@ -118,36 +116,14 @@ def test_a_signal_stops_it_and_cancels_what_has_not_run(
         assert sessions.fetchall() == []
 
 
-def test_a_file_that_does_not_parse_has_a_result_all_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "bad.py"
-    path.write_bytes(b"def \0")
-    result = demo_file(str(path))
-    assert result["lines"] == 1
-    assert str(result["parse_error"]).startswith(("SyntaxError", "ValueError"))
-
-
-def test_functions_are_counted_wherever_they_are_defined(tmp_path: Path) -> None:
-    path = tmp_path / "good.py"
-    path.write_text(
-        "def a():\n    async def b(): ...\n"
-        "class C:\n    def d(self): ...\n"
-        "try:\n    def e(): ...\n"
-        "except OSError:\n    def f(): ...\n"
-        "else:\n    def g(): ...\n"
-        "match 1:\n    case _:\n        def h(): ...\n"
-        "lambda: 0\n"
-    )
-    assert demo_file(str(path))["functions"] == 7
-
-
 def test_on_a_terminal_the_counts_are_live() -> None:
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=80)
-    with Display(console).live(wake_up_ms=1.25) as show:
-        show(Counts(10, 2, 5, 1, 0, 4))
-        show(Counts(0, 0, 1234, 1, 0, 4))
-    assert "wake-up" in file.getvalue()
-    assert "1.2 ms" in file.getvalue()
+    counts = dict.fromkeys(("pending", "running", "failed", "cancelled"), 1)
+    with Live(console=console, auto_refresh=False) as live:
+        live.update(frame({**counts, "completed": 2, "jobs/s": 5}), refresh=True)
+        live.update(frame({**counts, "completed": 1234, "jobs/s": 5}), refresh=True)
+    assert "jobs/s" in file.getvalue()
     assert "1,234" in file.getvalue()
 
 

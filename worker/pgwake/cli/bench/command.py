@@ -17,9 +17,9 @@ from pgwake.cli.bench.history import Record
 from pgwake.cli.bench.measure import Figures
 from pgwake.cli.bench.report import table
 from pgwake.cli.bench.rounds import CONNECTIONS, KINDS, QUEUE, Rounds, Size
-from pgwake.cli.demo.stage import started, until_signal
 from pgwake.cli.output import InProduction, Url, cell, console, note, say, wrong_usage
 from pgwake.cli.scratch import scratch_queue
+from pgwake.cli.stage import started, until_signal
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from pgwake.database.statements.adoption import get_adoption

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pgwake.cli.bench.handlers import DELAYS
-from pgwake.cli.demo.stage import WorkerChild
+from pgwake.cli.stage import WorkerChild
 from pgwake.settings import Settings
 
 START_SECONDS = 120.0

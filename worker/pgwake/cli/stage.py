@@ -1,9 +1,7 @@
-"""What the demo stands on: a database, and a worker started as users start one."""
+"""What the demo and the benchmark stand on: a server, and a worker of their own."""
 
 import asyncio
 import os
-import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,20 +20,9 @@ from time import monotonic
 from typing import Any, Self
 
 from pgwake.database.embedded import EmbeddedServer
-from pgwake.doctor.connect import without_password
 from pgwake.errors import PgwakeError
 from pgwake.settings import Settings
 
-COMMAND = (
-    "run",
-    "--import",
-    "pgwake.cli.demo.jobs",
-    "--queue",
-    "demo:10",
-    "--processes",
-    "2",
-)
-FLAGS = ("--http-port", "0", "--log-format", "human", "--grace", "5")
 STOP_SECONDS = 60.0
 LOG_TAIL_LINES = 20
 
@@ -162,18 +149,3 @@ class WorkerChild:
         """Return the last lines of its log."""
         lines = self.log_path.read_text(errors="replace").splitlines()
         return lines[-LOG_TAIL_LINES:]
-
-
-def psql_words(settings: Settings, server: EmbeddedServer | None) -> str:
-    """Return the shell's words that open psql on the demo's database.
-
-    A database that was given is named by its variable, so that no password is shown.
-    """
-    if server is not None:
-        own = server.binaries / "psql"
-        program = "psql" if shutil.which("psql") or not own.exists() else str(own)
-        return shlex.join([program, server.url])
-    for name in ("PGWAKE_DATABASE_URL", "DATABASE_URL"):
-        if os.environ.get(name) == settings.dsn:
-            return f'psql "${name}"'
-    return shlex.join(["psql", without_password(settings.dsn)])

@@ -56,7 +56,7 @@ async def stays_alive(port: int, seconds: float = 4) -> None:
         ("claimer.Claimer._rest", "the claims of queue default"),
         ("finisher.Finisher._flush", "the writing of ends"),
         ("scheduler.Scheduler.fire_due", "the upkeep"),
-        ("renewal.pause", "the renewal of leases"),
+        ("lifeline.renewal.pause", "the renewal of leases"),
     ],
 )
 async def test_a_loop_that_stands_still_is_named(
@@ -69,7 +69,7 @@ async def test_a_loop_that_stands_still_is_named(
     port = free_port()
     async with impatient(database, port):
         assert await answers(port, "/readyz", 200) == []
-        monkeypatch.setattr(f"pgwake.{broken}", _never)
+        monkeypatch.setattr(f"pgwake.engine.{broken}", _never)
         await insert(connection, "quick")
         (problem,) = await answers(port, "/healthz", 503)
         assert problem.startswith(f"{named}: stalled for ")

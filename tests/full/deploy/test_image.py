@@ -26,7 +26,7 @@ from support.tools import need
 DEPLOY = CHECKOUT / "deploy"
 DOCKERFILE = DEPLOY / "Dockerfile"
 COMPOSE = DEPLOY / "compose.yaml"
-UNIT = DEPLOY / "systemd" / "pgwake.engine.service"
+UNIT = DEPLOY / "systemd" / "pgwake.service"
 
 PINNED = re.compile(
     r"^([\w.-]+)==(\S+)[^\n]*((?:\n    --hash=sha256:\w{64}[ \\]*)*)", re.MULTILINE

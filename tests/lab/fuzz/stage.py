@@ -93,7 +93,14 @@ class Stage:
         }
         with self._log.open("wb") as log:
             self._worker = subprocess.Popen(
-                [sys.executable, "-m", "pgwake", "run", "--import", "fuzz.handlers"],
+                [
+                    sys.executable,
+                    "-m",
+                    "pgwake",
+                    "run",
+                    "--import",
+                    "lab.fuzz.handlers",
+                ],
                 env=environment,
                 cwd=self.folder,
                 stdout=log,

@@ -1,6 +1,7 @@
 """`python -m tests.lab.chaos`: short runs on a database that is there."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -13,11 +14,12 @@ SHORT = ("--hold", "1", "--rate", "40", "--jobs", "0")
 pytestmark = pytest.mark.timeout(240)  # workers start, on a busy machine, too
 
 
-async def chaos(*words: str) -> tuple[int | None, str]:
-    """Run it; its exit code, and what it has written."""
+async def chaos(folder: Path, *words: str) -> tuple[int | None, str]:
+    """Run it, with a folder for what it leaves; its exit code, what it has written."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.lab.chaos", *SHORT, *words),
         cwd=CHECKOUT,
+        env={**os.environ, "TMPDIR": str(folder)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -26,11 +28,11 @@ async def chaos(*words: str) -> tuple[int | None, str]:
 
 
 async def test_faults_close_their_account_and_leave_others_alone(
-    connection: Connection, database: str
+    connection: Connection, database: str, tmp_path: Path
 ) -> None:
     other = await insert(connection, "others", queue="theirs")
 
-    code, output = await chaos("--faults", "terminate,cut", "--url", database)
+    code, output = await chaos(tmp_path, "--faults", "terminate,cut", "--url", database)
 
     assert code == 0, output
     assert "workers hit" in output, "or it has ended no session"
@@ -43,9 +45,11 @@ async def test_faults_close_their_account_and_leave_others_alone(
 
 
 async def test_a_job_that_is_lost_fails_the_run_and_is_left_to_be_looked_at(
-    connection: Connection, database: str
+    connection: Connection, database: str, tmp_path: Path
 ) -> None:
-    running = asyncio.ensure_future(chaos("--faults", "snapshot", "--url", database))
+    running = asyncio.ensure_future(
+        chaos(tmp_path, "--faults", "snapshot", "--url", database)
+    )
 
     async def is_one_gone() -> bool:
         return bool(
@@ -62,6 +66,7 @@ async def test_a_job_that_is_lost_fails_the_run_and_is_left_to_be_looked_at(
     assert code == 1, output
     assert "acknowledged, and without a row (serials): 1 (7)" in output
     folder = Path(output.split()[-1])
+    assert folder.parent == tmp_path
     assert (folder / "workers-1.log").exists()
 
 
@@ -73,8 +78,8 @@ async def test_a_job_that_is_lost_fails_the_run_and_is_left_to_be_looked_at(
     ],
 )
 async def test_a_fault_that_can_not_be_made_is_named(
-    database: str, faults: str, told: str
+    database: str, tmp_path: Path, faults: str, told: str
 ) -> None:
-    _, output = await chaos("--faults", faults, "--url", database)
+    _, output = await chaos(tmp_path, "--faults", faults, "--url", database)
 
     assert told in output

@@ -1,8 +1,9 @@
 """python -m tests.lab.matrix: the suite on every PostgreSQL and by every Python.
 
 For each server: the SQL tests whole, and of the worker's those that show it at work
-(WORKER_AT_WORK). For each Python: the worker's tests and the plugin's, on 18. What is not on this machine is fetched into .cache, and into a virtual environment each;
-where that can't be, the row says why and the run has not failed by it.
+(WORKER_AT_WORK). For each Python: the worker's tests and the plugin's, on 18. What is
+not on this machine is fetched into .cache, and into a virtual environment each; where
+that can't be, the row says why and the run has not failed by it.
 """
 
 import os

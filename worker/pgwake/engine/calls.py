@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import functools
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any
 
 from pgwake.jobs.job import Job
@@ -17,11 +17,11 @@ class Calls:
     """Calls handlers where they belong.
 
     Args:
-        threads: Where plain functions run; one thread a slot.
+        threads: Where plain functions run; one thread a slot. None: the loop's own.
         processes: Where process=True functions run.
     """
 
-    def __init__(self, threads: ThreadPoolExecutor, processes: Processes) -> None:
+    def __init__(self, threads: Executor | None, processes: Processes) -> None:
         self._threads = threads
         self._processes = processes
         self._is_closing = False

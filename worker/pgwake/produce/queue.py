@@ -287,11 +287,11 @@ def Queue(target: AsyncTarget, *, listen_url: str | None = None) -> AsyncQueue: 
 
 
 @overload
-def Queue(target: SyncTarget) -> SyncQueue: ...
+def Queue(target: SyncTarget | SyncAdapter) -> SyncQueue: ...
 
 
 def Queue(  # noqa: N802, what it returns is one
-    target: AsyncTarget | SyncTarget, *, listen_url: str | None = None
+    target: AsyncTarget | SyncTarget | SyncAdapter, *, listen_url: str | None = None
 ) -> AsyncQueue | SyncQueue:
     """Return the queue on a connection, a pool, an engine or a URL.
 

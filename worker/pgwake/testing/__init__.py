@@ -9,16 +9,20 @@ It runs PostgreSQL where it is given none, and each test has a database of its o
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import ExitStack
 
 import pytest
 
+from pgwake.database.session import Session
 from pgwake.errors import PgwakeError
 from pgwake.jobs.registry import Registry
 from pgwake.jobs.registry import registry as default_registry
 from pgwake.testing import databases
-from pgwake.testing.jobs import Core, Enqueued, Jobs, SyncJobs, core_of
-from pgwake.testing.rehearsal import Run
+from pgwake.testing.enqueued import Enqueued
+from pgwake.testing.jobs import Jobs, SyncJobs
+from pgwake.testing.rehearsal import TIMEOUT, WORKER, Run
+from pgwake.testing.threads import CallersThread
 
 __all__ = ["Enqueued", "Jobs", "Run", "SyncJobs"]
 
@@ -87,7 +91,7 @@ def pgwake_jobs(
     request: pytest.FixtureRequest, pgwake_registry: Registry
 ) -> Iterator[Jobs]:
     """The jobs of the test's database, for a test that is a coroutine; see Jobs."""
-    jobs = Jobs(_core(request, pgwake_registry))
+    jobs = _jobs(request, pgwake_registry)
     yield jobs
     if forgotten := jobs.forgotten():
         pytest.fail(
@@ -101,22 +105,20 @@ def pgwake_sync_jobs(
     request: pytest.FixtureRequest, pgwake_registry: Registry
 ) -> SyncJobs:
     """The jobs of the test's database, for a plain test; see SyncJobs."""
-    return SyncJobs(_core(request, pgwake_registry))
+    return SyncJobs(_jobs(request, pgwake_registry))
 
 
-def _core(request: pytest.FixtureRequest, registry: Registry) -> Core:
+def _jobs(request: pytest.FixtureRequest, registry: Registry) -> Jobs:
     """Work on the test's database, which is made only if there is use for it.
 
     Who works on a connection of a database that is not ours starts no server.
     """
+
+    def open_session(_: Executor | None) -> Session:
+        url = request.getfixturevalue("pgwake_database")
+        return Session(url, WORKER, "testing", TIMEOUT)
+
+    jobs = Jobs(open_session, registry)
     if "pgwake_database" in request.fixturenames:
-        core = core_of(request.getfixturevalue("pgwake_database"), registry)
-        databases.run_in_thread(core.declare())
-        return core
-
-    core = Core(lambda: opened().open_session(), registry)
-
-    def opened() -> Core:
-        return core_of(request.getfixturevalue("pgwake_database"), registry)
-
-    return core
+        CallersThread().run(jobs.declare())
+    return jobs

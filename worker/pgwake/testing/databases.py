@@ -1,15 +1,12 @@
 """Databases for tests: one template with the schema, one clone a test."""
 
-import asyncio
 import os
 import secrets
 import shutil
-import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -20,8 +17,7 @@ from pgwake.database.install import install
 from pgwake.database.statements import testing
 from pgwake.database.statements.adoption import adopt
 from pgwake.errors import ConfigurationError
-
-T = TypeVar("T")
+from pgwake.testing.threads import CallersThread
 
 _PREFIX = "pgwake_test_"
 _TIMEOUT = 60.0
@@ -56,7 +52,7 @@ def directory_in_memory() -> Path | None:
 def template_database(server: str) -> Iterator[str]:
     """Make a database with pgwake's schema, to be cloned; its URL."""
     with _database(server, None) as url:
-        run_in_thread(install(url))
+        CallersThread().run(install(url))
         _ask(url, lambda c: adopt(c, guard=False))  # its clones are to run jobs
         yield url
 
@@ -98,20 +94,4 @@ def _ask(
         finally:
             await connection.close(timeout=5)
 
-    run_in_thread(asking())
-
-
-def run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, whether or not a loop runs in this thread."""
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(asyncio.run(coroutine))
-        except BaseException as error:  # noqa: BLE001, raised again below
-            done.set_exception(error)
-
-    thread = threading.Thread(target=run, name="pgwake-testing")
-    thread.start()
-    thread.join()
-    return done.result()
+    CallersThread().run(asking())

@@ -1,28 +1,28 @@
 """Runs due jobs one after the other in this process, by the worker's own runner."""
 
 import asyncio
-import json
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
+from functools import partial
+from itertools import product
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Any, NoReturn
 
 from pgwake.database.session import Session
-from pgwake.database.statements import completion
 from pgwake.database.statements import testing as queue
 from pgwake.engine.calls import Calls
-from pgwake.engine.finisher import End, Finisher
+from pgwake.engine.finisher import End, Finisher, Release
 from pgwake.engine.progress import Reports
 from pgwake.engine.ready_jobs import Feed
 from pgwake.engine.runner import Runner
 from pgwake.engine.scheduler import Scheduler
 from pgwake.engine.service import Service
 from pgwake.errors import ConfigurationError
-from pgwake.jobs.job import Isolation, Job, ParentResult
+from pgwake.jobs.job import Isolation, Job
 from pgwake.jobs.outcomes import Outcome
 from pgwake.jobs.registry import Registry
 from pgwake.observe.joblog import JobLog
@@ -44,10 +44,6 @@ class Run:
     """One attempt of a job that run_due() has run.
 
     Attributes:
-        id: The job's id.
-        kind: Its kind.
-        queue: Its queue.
-        payload: Its payload.
         attempt: Which attempt it was, from 1.
         status: What the job is now: completed, failed, cancelled, or, if it is to run
             again, pending or waiting.
@@ -81,41 +77,17 @@ class _Recorder(Finisher):
         self.has_end.clear()
 
     def fail(
-        self,
-        job: Job,
-        seconds: float,
-        error: BaseException | str,
-        *,
-        reason: str = "failed",
-        retryable: bool = True,
-        retry_in: timedelta | None = None,
+        self, job: Job, seconds: float, error: BaseException | str, **how: Any
     ) -> None:
         self.failure = error
-        super().fail(
-            job,
-            seconds,
-            error,
-            reason=reason,
-            retryable=retryable,
-            retry_in=retry_in,
-        )
-
-    def release(
-        self,
-        job: Job,
-        reason: str,
-        seconds: float = 0.0,
-        delay: timedelta | None = None,
-        error: str | None = None,
-    ) -> None:
-        if reason == "unknown_kind":
-            self.failure = (
-                f"kind {job.kind!r} has no handler here: import the module that has it,"
-                " or override the fixture pgwake_registry"
-            )
-        super().release(job, reason, seconds, delay, error)
+        super().fail(job, seconds, error, **how)
 
     def _put(self, end: End) -> None:
+        if isinstance(end.what, Release) and end.what.reason == "unknown_kind":
+            self.failure = (
+                f"kind {end.job.kind!r} has no handler here: import the module that has"
+                " it, or override the fixture pgwake_registry"
+            )
         super()._put(end)
         self.has_end.set()
 
@@ -124,29 +96,20 @@ class _Recorder(Finisher):
         self.has_end.set()
 
 
-class _Borrowing:
+class _BorrowedService(Service):
     """What handlers may ask for whose jobs are in somebody's open transaction."""
 
-    def __init__(self, session: Borrowed, reports: Reports) -> None:
-        self.loop = asyncio.get_running_loop()
+    def __init__(
+        self, session: Borrowed, recorder: _Recorder, reports: Reports
+    ) -> None:
+        super().__init__("", WORKER, TIMEOUT, 0, recorder, reports)
         self._session = session
-        self._reports = reports
-
-    def report(self, job: Job, text: str | None) -> None:
-        self._reports.put(job, text)
 
     def transaction(self, job: Job, isolation: Isolation) -> NoReturn:
         raise ConfigurationError(
             f"job {job.id} is in the test's own transaction, which another connection "
             f"can't complete ({isolation}): commit it, and run it without on()"
         )
-
-    async def parent_results(self, job: Job) -> list[ParentResult]:
-        rows = await self._session.call(lambda c: completion.parent_results(c, job.id))
-        return [ParentResult(*row) for row in rows]
-
-    def close(self) -> None:
-        """Nothing here is ours."""
 
 
 class Rehearsal:
@@ -155,7 +118,7 @@ class Rehearsal:
     Args:
         session: What to work on.
         registry: The handlers.
-        threads: Where plain functions run.
+        threads: Where plain functions run; None: in the event loop's.
         raises: Raise what fails an attempt, once its end is written.
     """
 
@@ -163,27 +126,22 @@ class Rehearsal:
         self,
         session: Session,
         registry: Registry,
-        threads: ThreadPoolExecutor,
+        threads: Executor | None,
         *,
         raises: bool,
     ) -> None:
         self._session = session
         self._raises = raises
         reports = Reports(session)
-        self._recorder = _Recorder(session, reports)
-        self._service: Service | _Borrowing = (
-            _Borrowing(session, reports)
+        self._recorder = recorder = _Recorder(session, reports)
+        self._service = (
+            _BorrowedService(session, recorder, reports)
             if isinstance(session, Borrowed)
-            else Service(session.dsn, WORKER, TIMEOUT, 1, self._recorder, reports)
+            else Service(session.dsn, WORKER, TIMEOUT, 1, recorder, reports)
         )
         self._processes = Processes(Settings.load(), WORKER, has_own_log=False)
-        self._runner = Runner(
-            registry,
-            self._recorder,
-            Calls(threads, self._processes),
-            self._service,
-            WORKER,
-        )
+        calls = Calls(threads, self._processes)
+        self._runner = Runner(registry, recorder, calls, self._service, WORKER)
         self._scheduler = Scheduler(session, Metrics([]))
         self._feed = Feed("", 1)
 
@@ -193,64 +151,61 @@ class Rehearsal:
         Raises:
             AssertionError: Another job is due after so many.
         """
-        async with AsyncExitStack() as stack:
-            # What handlers enqueue goes where their job is from.
-            if isinstance(self._session, Borrowed):
-                stack.enter_context(default_queue(Queue(self._session.given)))  # type: ignore[call-overload]  # any that it knows
-            else:
-                await stack.enter_async_context(worker_default(self._session.dsn))
-            return await self._run_all(limit)
-
-    async def _run_all(self, limit: int) -> list[Run]:
         runs: list[Run] = []
-        self._runner.open(self._feed)
-        try:
-            while (job := await self._claim()) is not None:
-                if len(runs) == limit:
-                    kinds = ", ".join(sorted({run.kind for run in runs[-10:]}))
-                    raise AssertionError(
-                        f"{limit} jobs have run, and job {job.id} ({job.kind!r}) is due"
-                        f" all the same: the last were of {kinds}. Do they enqueue each"
-                        " other without end? If not: run_due(limit=...)"
-                    )
-                runs.append(await self._run(job))
-        finally:
-            self._feed.close()
-            await self._runner.close(1.0)
-            await self._processes.close()
-            self._service.close()
+        async with self._default_queue():
+            self._runner.open(self._feed)
+            try:
+                while (job := await self._claim()) is not None:
+                    if len(runs) == limit:
+                        raise AssertionError(_endless(runs, job))
+                    runs.append(await self._run(job))
+            finally:
+                self._feed.close()
+                await self._runner.close(1.0)
+                await self._processes.close()
+                self._service.close()
         return runs
+
+    @asynccontextmanager
+    async def _default_queue(self) -> AsyncIterator[None]:
+        """What handlers enqueue goes where their job is from."""
+        if isinstance(self._session, Borrowed):
+            with default_queue(Queue(self._session.adapter)):
+                yield
+        else:
+            async with worker_default(self._session.dsn):
+                yield
 
     async def _claim(self) -> Job | None:
         await self._scheduler.fire_due()
-        for name in await self._session.call(queue.queues_to_claim):
-            for suspects in (False, True):
-                asked_at = monotonic()
-                claimed = await self._session.call(
-                    lambda c, name=name, suspects=suspects: queue.claim_one(  # type: ignore[misc]
-                        c, name, WORKER, suspects=suspects
-                    )
-                )
-                if claimed is not None:
-                    row, claimed_at = claimed
-                    return Job(row, claimed_at, asked_at)  # type: ignore[arg-type]  # unpacked alike
+        queues = await self._session.call(queue.queues_to_claim)
+        for name, suspects in product(queues, (False, True)):
+            asked_at = monotonic()
+            claimed = await self._session.call(
+                partial(queue.claim_one, queue=name, worker=WORKER, suspects=suspects)
+            )
+            if claimed is not None:
+                row, claimed_at = claimed
+                return Job(row, claimed_at, asked_at)  # type: ignore[arg-type]  # unpacked alike
         return None
 
     async def _run(self, job: Job) -> Run:
         recorder, session = self._recorder, self._session
         recorder.forget()
-        if isinstance(session, Borrowed):
-            await session.before_handler()
-        self._feed.put([job])
-        await recorder.has_end.wait()
-        if isinstance(session, Borrowed):
-            await session.after_handler()
+        undoing = (
+            session.savepoint("pgwake_job")
+            if isinstance(session, Borrowed)
+            else nullcontext(False)
+        )
+        async with undoing:
+            self._feed.put([job])
+            await recorder.has_end.wait()
         await recorder.write_all()
         failure = recorder.failure
         if self._raises and failure is not None and not isinstance(failure, Outcome):
             raise _told(job, failure)
         status, result, message = await session.call(
-            lambda c: queue.end_of_attempt(c, job.id)
+            partial(queue.end_of_attempt, job_id=job.id)
         )
         return Run(
             id=job.id,
@@ -259,10 +214,19 @@ class Rehearsal:
             payload=job.payload,
             attempt=job.attempt,
             status=status,
-            result=None if result is None else json.loads(result),
+            result=result,
             error=message if isinstance(failure, BaseException) else failure,
             exception=failure if isinstance(failure, BaseException) else None,
         )
+
+
+def _endless(runs: list[Run], job: Job) -> str:
+    kinds = ", ".join(sorted({run.kind for run in runs[-10:]}))
+    return (
+        f"{len(runs)} jobs have run, and job {job.id} ({job.kind!r}) is due all the"
+        f" same: the last were of {kinds}. Do they enqueue each other without end? If"
+        " not: run_due(limit=...)"
+    )
 
 
 def _told(job: Job, failure: BaseException | str) -> BaseException:

@@ -6,7 +6,7 @@ A user's own connection may have codecs of its own for JSON: so all JSON goes as
 from datetime import datetime, timedelta
 from typing import Any
 
-from pgwake.database.statements import Connection
+from pgwake.database.statements import Connection, parsed
 
 _CREATE_DATABASE = "create database {name}"
 _CLONE_DATABASE = "create database {name} template {template}"
@@ -78,8 +78,8 @@ async def claim_one(
     connection: Connection, queue: str, worker: str, *, suspects: bool
 ) -> tuple[tuple[Any, ...], datetime] | None:
     """Claim a due job; its row as a claim's, and when it was claimed."""
-    row = await connection.fetchrow(_CLAIM_ONE, queue, worker, suspects)
-    return None if row is None else (tuple(row)[:-1], row[-1])
+    rows = await connection.fetch(_CLAIM_ONE, queue, worker, suspects)
+    return (tuple(rows[0])[:-1], rows[0][-1]) if rows else None
 
 
 async def queues_to_claim(connection: Connection) -> list[str]:
@@ -89,16 +89,18 @@ async def queues_to_claim(connection: Connection) -> list[str]:
 
 async def end_of_attempt(
     connection: Connection, job_id: int
-) -> tuple[str, str | None, str | None]:
-    """Return a job's status, its result as JSON text, and its last error's message."""
-    row = await connection.fetchrow(_END_OF_ATTEMPT, job_id)
-    assert row is not None, f"job {job_id} is gone"  # noqa: S101
-    return row[0], row[1], row[2]
+) -> tuple[str, Any, str | None]:
+    """Return a job's status, its result, and its last error's message."""
+    (row,) = await connection.fetch(_END_OF_ATTEMPT, job_id)
+    return row[0], parsed(row[1]), row[2]
 
 
 async def list_enqueued(connection: Connection) -> list[tuple[Any, ...]]:
-    """Return the jobs that are to run, in order of id; their JSON as text."""
-    return [tuple(row) for row in await connection.fetch(_LIST_ENQUEUED)]
+    """Return the jobs that are to run, in order of id."""
+    return [
+        (*row[:3], parsed(row[3]), *row[4:8], parsed(row[8]), *row[9:])
+        for row in await connection.fetch(_LIST_ENQUEUED)
+    ]
 
 
 async def now(connection: Connection) -> datetime:

@@ -1,7 +1,7 @@
 """asyncpg: a connection, a pool, or a URL."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,9 +23,10 @@ class ConnectionAdapter(AsyncAdapter):
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    async def ask(self, sql: str, argument: str | None) -> str:
+    async def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
         """Run a statement."""
-        return str(await self._connection.fetchval(sql, argument))
+        rows: Sequence[Any] = await self._connection.fetch(sql, *arguments)
+        return rows
 
     async def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
@@ -41,13 +42,15 @@ class ConnectionAdapter(AsyncAdapter):
 class PoolAdapter(AsyncAdapter):
     """Asks on a connection of a pool, each time in a transaction of its own."""
 
+    is_pool = True
+
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
-    async def ask(self, sql: str, argument: str | None) -> str:
+    async def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
         """Run a statement."""
         async with self._pool.acquire() as connection:
-            return await ConnectionAdapter(connection).ask(sql, argument)
+            return await ConnectionAdapter(connection).fetch(sql, *arguments)
 
     async def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
@@ -61,15 +64,17 @@ class UrlAdapter(AsyncAdapter):
     It works through a transaction pooler too, and for one event loop after the other.
     """
 
+    is_pool = True
+
     def __init__(self, url: str) -> None:
         self._url = url
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def ask(self, sql: str, argument: str | None) -> str:
+    async def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
         """Run a statement."""
         async with self._lent() as connection, asyncio.timeout(QUERY_SECONDS):
-            return await ConnectionAdapter(connection).ask(sql, argument)
+            return await ConnectionAdapter(connection).fetch(sql, *arguments)
 
     async def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""

@@ -1,8 +1,8 @@
 """What every adapter can do, and which targets are asynchronous, for type checkers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 
 class _AsyncClosable(Protocol):
@@ -27,27 +27,43 @@ SyncTarget: TypeAlias = _Closable | _Disposable
 
 
 class AsyncAdapter(ABC):
-    """Asks on an asynchronous connection."""
+    """Asks on an asynchronous connection.
+
+    Attributes:
+        is_pool: Whether the next statement may go to another session.
+    """
+
+    is_pool = False
 
     @abstractmethod
+    async def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
+        """Run a statement with arguments $1, $2, ...; its rows, which are sequences."""
+
     async def ask(self, sql: str, argument: str | None) -> str:
         """Run a statement with one argument, $1, that answers with one text."""
+        return str((await self.fetch(sql, argument))[0][0])
 
     @abstractmethod
     async def copy(self, chunks: Iterable[str]) -> None:
-        """COPY text into pgwake.jobs; see queue/producer.py for the columns."""
+        """COPY text into pgwake.jobs; see statements/producer.py for the columns."""
 
     async def close(self) -> None:  # noqa: B027, most have opened nothing
         """Close what was opened here."""
 
 
 class SyncAdapter(ABC):
-    """Asks on a connection that blocks."""
+    """Asks on a connection that blocks; as AsyncAdapter otherwise."""
+
+    is_pool = False
 
     @abstractmethod
+    def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
+        """Run a statement; its rows."""
+
     def ask(self, sql: str, argument: str | None) -> str:
-        """Run a statement with one argument, $1, that answers with one text."""
+        """Run a statement that answers with one text."""
+        return str(self.fetch(sql, argument)[0][0])
 
     @abstractmethod
     def copy(self, chunks: Iterable[str]) -> None:
-        """COPY text into pgwake.jobs; see queue/producer.py for the columns."""
+        """COPY text."""

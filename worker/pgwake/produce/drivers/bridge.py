@@ -1,7 +1,7 @@
 """From a thread to the event loop that asks for it."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from pgwake.errors import ConfigurationError
@@ -19,9 +19,9 @@ class BridgeAdapter(SyncAdapter):
         self._adapter = adapter
         self._loop = loop
 
-    def ask(self, sql: str, argument: str | None) -> str:
+    def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
         """Run a statement."""
-        return self._wait(self._adapter.ask(sql, argument))
+        return self._wait(self._adapter.fetch(sql, *arguments))
 
     def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""

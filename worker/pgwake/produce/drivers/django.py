@@ -1,6 +1,6 @@
 """Django: django.db.connection, or one of django.db.connections."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -23,8 +23,17 @@ class ConnectionAdapter(SyncAdapter):
             cursor.execute(sql.replace("$1", "%s"), [argument] * sql.count("$1"))
             return str(cursor.fetchone()[0])
 
+    def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
+        """Run a statement, even where Django takes the transaction for broken."""
+        return self._driver().fetch(sql, *arguments)
+
     def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
+        driver = self._driver()
+        with self._connection.wrap_database_errors:
+            driver.copy(chunks)
+
+    def _driver(self) -> SyncAdapter:
         self._connection.ensure_connection()
         try:
             driver = adapters.adapt(self._connection.connection)
@@ -34,8 +43,7 @@ class ConnectionAdapter(SyncAdapter):
             raise ConfigurationError(
                 "copy works through psycopg 3: install it, or use enqueue_many"
             )
-        with self._connection.wrap_database_errors:
-            driver.copy(chunks)
+        return driver
 
 
 def adapt(target: object) -> SyncAdapter | None:

@@ -1,6 +1,7 @@
 """psycopg 3: a connection or a pool, asynchronous or not."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -19,12 +20,12 @@ class ConnectionAdapter(SyncAdapter):
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
 
-    def ask(self, sql: str, argument: str | None) -> str:
+    def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
         """Run a statement."""
         # Not connection.cursor(): its owner may have chosen another class of them.
         with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
-            cursor.execute(_marked(sql), {"argument": argument})
-            return _text(cursor.fetchone())
+            cursor.execute(*_marked(sql, arguments))
+            return cursor.fetchall() if cursor.description else []
 
     def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
@@ -39,13 +40,15 @@ class ConnectionAdapter(SyncAdapter):
 class PoolAdapter(SyncAdapter):
     """Asks on a connection of a pool, each time in a transaction of its own."""
 
+    is_pool = True
+
     def __init__(self, pool: "ConnectionPool[Any]") -> None:
         self._pool = pool
 
-    def ask(self, sql: str, argument: str | None) -> str:
+    def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
         """Run a statement."""
         with self._pool.connection() as connection:
-            return ConnectionAdapter(connection).ask(sql, argument)
+            return ConnectionAdapter(connection).fetch(sql, *arguments)
 
     def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
@@ -59,12 +62,12 @@ class AsyncConnectionAdapter(AsyncAdapter):
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self._connection = connection
 
-    async def ask(self, sql: str, argument: str | None) -> str:
+    async def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
         """Run a statement."""
         cursor = psycopg.AsyncCursor(self._connection, row_factory=tuple_row)
         async with cursor:
-            await cursor.execute(_marked(sql), {"argument": argument})
-            return _text(await cursor.fetchone())
+            await cursor.execute(*_marked(sql, arguments))
+            return await cursor.fetchall() if cursor.description else []
 
     async def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
@@ -79,13 +82,15 @@ class AsyncConnectionAdapter(AsyncAdapter):
 class AsyncPoolAdapter(AsyncAdapter):
     """Asks on a connection of a pool, each time in a transaction of its own."""
 
+    is_pool = True
+
     def __init__(self, pool: "AsyncConnectionPool[Any]") -> None:
         self._pool = pool
 
-    async def ask(self, sql: str, argument: str | None) -> str:
+    async def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
         """Run a statement."""
         async with self._pool.connection() as connection:
-            return await AsyncConnectionAdapter(connection).ask(sql, argument)
+            return await AsyncConnectionAdapter(connection).fetch(sql, *arguments)
 
     async def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
@@ -110,10 +115,11 @@ def adapt(target: object) -> AsyncAdapter | SyncAdapter | None:
     return None
 
 
-def _marked(sql: str) -> bytes:
-    return sql.replace("$1", "%(argument)s").encode()
-
-
-def _text(row: tuple[Any, ...] | None) -> str:
-    assert row is not None  # noqa: S101, every statement answers with one row
-    return str(row[0])
+def _marked(
+    sql: str, arguments: Sequence[Any]
+) -> tuple[bytes] | tuple[bytes, dict[str, Any]]:
+    """The statement with psycopg's marks, and the arguments by their names."""
+    if not arguments:
+        return (sql.encode(),)  # where a % is just that
+    named = {f"a{number}": value for number, value in enumerate(arguments, 1)}
+    return re.sub(r"\$(\d+)", r"%(a\1)s", sql).encode(), named

@@ -1,6 +1,7 @@
 """SQLAlchemy 2: a session, a connection or an engine, asynchronous or not."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeAlias
 
@@ -28,12 +29,13 @@ class BlockingAdapter(SyncAdapter):
 
     def __init__(self, target: _Target) -> None:
         self._target = target
+        self.is_pool = isinstance(target, Engine)
 
-    def ask(self, sql: str, argument: str | None) -> str:
+    def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
         """Run a statement."""
         with self._connection() as connection:
-            answer = connection.execute(_marked(sql), {"argument": argument})
-            return str(answer.scalar_one())
+            answer = connection.execute(*_marked(sql, arguments))
+            return answer.all() if answer.returns_rows else []
 
     def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
@@ -61,12 +63,13 @@ class AwaitingAdapter(AsyncAdapter):
 
     def __init__(self, target: _AsyncTarget) -> None:
         self._target = target
+        self.is_pool = isinstance(target, AsyncEngine)
 
-    async def ask(self, sql: str, argument: str | None) -> str:
+    async def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
         """Run a statement."""
         async with self._connection() as connection:
-            answer = await connection.execute(_marked(sql), {"argument": argument})
-            return str(answer.scalar_one())
+            answer = await connection.execute(*_marked(sql, arguments))
+            return answer.all() if answer.returns_rows else []
 
     async def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
@@ -104,8 +107,10 @@ def adapt(target: object) -> AsyncAdapter | SyncAdapter | None:
     return None
 
 
-def _marked(sql: str) -> TextClause:
-    return text(sql.replace("$1", ":argument"))
+def _marked(sql: str, arguments: Sequence[Any]) -> tuple[TextClause, dict[str, Any]]:
+    """The statement with SQLAlchemy's marks, and the arguments by their names."""
+    named = {f"a{number}": value for number, value in enumerate(arguments, 1)}
+    return text(re.sub(r"\$(\d+)", r"(:a\1)", sql)), named
 
 
 def _begin(connection: Connection) -> None:

@@ -9,19 +9,16 @@ It runs PostgreSQL where it is given none, and each test has a database of its o
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import Executor
-from contextlib import ExitStack
 
 import pytest
 
-from pgwake.database.session import Session
 from pgwake.errors import PgwakeError
 from pgwake.jobs.registry import Registry
 from pgwake.jobs.registry import registry as default_registry
 from pgwake.testing import databases
 from pgwake.testing.enqueued import Enqueued
 from pgwake.testing.jobs import Jobs, SyncJobs
-from pgwake.testing.rehearsal import TIMEOUT, WORKER, Run
+from pgwake.testing.rehearsal import Run
 from pgwake.testing.threads import CallersThread
 
 __all__ = ["Enqueued", "Jobs", "Run", "SyncJobs"]
@@ -47,21 +44,20 @@ def pgwake_server(pytestconfig: pytest.Config) -> Iterator[str]:
     if url:
         yield url
         return
-    with ExitStack() as stack:
-        try:
-            url = stack.enter_context(databases.embedded_server())
-        except PgwakeError as error:
-            pytest.fail(
-                f"{error}\nOr name a server: --pgwake-database, or ${_VARIABLE}.",
-                pytrace=False,
-            )
-        yield url
+    try:
+        with databases.embedded_server() as started:
+            yield started
+    except PgwakeError as error:
+        pytest.fail(
+            f"{error}\nOr name a server: --pgwake-database, or ${_VARIABLE}.",
+            pytrace=False,
+        )
 
 
 @pytest.fixture(scope="session")
 def pgwake_template(pgwake_server: str) -> Iterator[str]:
     """The URL of the database, with pgwake in it, that each test's is cloned from."""
-    with databases.template_database(pgwake_server) as url:
+    with databases.database(pgwake_server) as url:
         yield url
 
 
@@ -76,7 +72,7 @@ def pgwake_database(
 ) -> Iterator[str]:
     """The URL of the test's own database, dropped when the test ends."""
     del pgwake_schema
-    with databases.cloned_database(pgwake_server, pgwake_template) as url:
+    with databases.database(pgwake_server, pgwake_template) as url:
         yield url
 
 
@@ -113,12 +109,10 @@ def _jobs(request: pytest.FixtureRequest, registry: Registry) -> Jobs:
 
     Who works on a connection of a database that is not ours starts no server.
     """
-
-    def open_session(_: Executor | None) -> Session:
-        url = request.getfixturevalue("pgwake_database")
-        return Session(url, WORKER, "testing", TIMEOUT)
-
-    jobs = Jobs(open_session, registry)
+    jobs = Jobs(
+        lambda _: databases.open_session(request.getfixturevalue("pgwake_database")),
+        registry,
+    )
     if "pgwake_database" in request.fixturenames:
         CallersThread().run(jobs.declare())
     return jobs

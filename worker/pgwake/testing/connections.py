@@ -40,7 +40,8 @@ class Borrowed(Session):
     """A session on a connection that somebody else has opened, and will close.
 
     In an open transaction every call has a savepoint, so that one which the server
-    refuses does not abort it.
+    refuses does not abort it. Statements are run by its own fetch and fetchval: they
+    use no more of a connection.
 
     Args:
         adapter: How that connection is asked.
@@ -55,7 +56,7 @@ class Borrowed(Session):
         self.timeout = 0.0  # none of its own
         self.adapter = adapter
         self.is_in_transaction = False
-        self._statements = _Statements(adapter, threads)
+        self._threads = threads
 
     async def call(
         self, query: Callable[[Connection], Awaitable[T]], *, is_first: bool = False
@@ -63,45 +64,41 @@ class Borrowed(Session):
         """Ask once; what fails is raised."""
         del is_first
         async with self.savepoint("pgwake_step") as self.is_in_transaction:
-            return await query(cast("Connection", self._statements))
+            return await query(cast("Connection", self))
 
     @asynccontextmanager
     async def savepoint(self, name: str) -> AsyncIterator[bool]:
-        """Undo the block where it fails, or leaves the transaction aborted.
+        """Undo the block if it fails, or leaves the transaction aborted.
 
         Yields:
             Whether there is a transaction; else nothing can be undone.
         """
         try:
-            await self._statements.fetch(f"savepoint {name}")
+            await self.fetch(f"savepoint {name}")
         except asyncpg.NoActiveSQLTransactionError:
             yield False
             return
         try:
             yield True
-            await self._statements.fetch(f"release savepoint {name}")
-        except Exception as error:
-            await self._statements.fetch(f"rollback to savepoint {name}")
-            if not isinstance(error, asyncpg.InFailedSQLTransactionError):
-                raise
-
-    def close(self) -> None:
-        """Leave it open: it is not ours."""
-
-
-class _Statements:
-    """What statements use of a connection, by an adapter."""
-
-    def __init__(self, adapter: Adapter, threads: Executor | None) -> None:
-        self._adapter = adapter
-        self._threads = threads
+        except Exception:
+            await self.fetch(f"rollback to savepoint {name}")
+            raise
+        try:
+            await self.fetch(f"release savepoint {name}")
+        except asyncpg.InFailedSQLTransactionError:
+            await self.fetch(f"rollback to savepoint {name}")
 
     async def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
+        """Run a statement; its rows.
+
+        Raises:
+            asyncpg.PostgresError: The server refuses it, whatever the driver.
+        """
         try:
-            if isinstance(self._adapter, AsyncAdapter):
-                return await self._adapter.fetch(sql, *arguments)
+            if isinstance(self.adapter, AsyncAdapter):
+                return await self.adapter.fetch(sql, *arguments)
             return await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._adapter.fetch, sql, *arguments
+                self._threads, self.adapter.fetch, sql, *arguments
             )
         except Exception as error:
             said = said_by_server(error)
@@ -110,5 +107,9 @@ class _Statements:
             raise said from error
 
     async def fetchval(self, sql: str, *arguments: Any) -> Any:
-        rows = await self.fetch(sql, *arguments)
-        return rows[0][0] if rows else None
+        """Run a statement; its one value."""
+        ((value,),) = await self.fetch(sql, *arguments)
+        return value
+
+    def close(self) -> None:
+        """Leave it open: it is not ours."""

@@ -3,10 +3,9 @@
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -14,13 +13,15 @@ import asyncpg
 from pgwake.database.connection import Connection, connect
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
+from pgwake.database.session import Session
 from pgwake.database.statements import testing
 from pgwake.database.statements.adoption import adopt
 from pgwake.errors import ConfigurationError
 from pgwake.testing.threads import CallersThread
 
-_PREFIX = "pgwake_test_"
-_TIMEOUT = 60.0
+WORKER = "pgwake.testing"
+TIMEOUT = 60.0  # seconds for each statement
+
 _FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
@@ -49,48 +50,41 @@ def directory_in_memory() -> Path | None:
 
 
 @contextmanager
-def template_database(server: str) -> Iterator[str]:
-    """Make a database with pgwake's schema, to be cloned; its URL."""
-    with _database(server, None) as url:
-        CallersThread().run(install(url))
-        _ask(url, lambda c: adopt(c, guard=False))  # its clones are to run jobs
-        yield url
-
-
-@contextmanager
-def cloned_database(server: str, template: str) -> Iterator[str]:
-    """Clone a template; the clone's URL.
+def database(server: str, template: str | None = None) -> Iterator[str]:
+    """Make a database, with pgwake's schema or a template's clone; its URL.
 
     Raises:
         ConfigurationError: Somebody is still connected to the template.
     """
-    with _database(server, urlsplit(template).path[1:]) as url:
-        yield url
-
-
-@contextmanager
-def _database(server: str, template: str | None) -> Iterator[str]:
-    name = f"{_PREFIX}{secrets.token_hex(6)}"
+    name = f"pgwake_test_{secrets.token_hex(6)}"
+    cloned = template and urlsplit(template).path[1:]
     try:
-        _ask(server, lambda c: testing.create_database(c, name, template))
+        _ask(server, lambda c: testing.create_database(c, name, cloned))
     except asyncpg.ObjectInUseError:
         raise ConfigurationError(
             "the template can't be cloned while somebody is connected to it: close what"
             " the fixture pgwake_schema has opened"
         ) from None
     try:
-        yield urlsplit(server)._replace(path=f"/{name}").geturl()
+        url = urlsplit(server)._replace(path=f"/{name}").geturl()
+        if template is None:
+            CallersThread().run(install(url))
+            _ask(url, lambda c: adopt(c, guard=False))  # its clones are to run jobs
+        yield url
     finally:
         _ask(server, lambda c: testing.drop_database(c, name))
 
 
-def _ask(
-    server: str, question: Callable[[Connection], Coroutine[Any, Any, None]]
-) -> None:
+def open_session(url: str) -> Session:
+    """Open a session to a database, of the worker that a test plays."""
+    return Session(url, WORKER, "testing", TIMEOUT)
+
+
+def _ask(url: str, query: Callable[[Connection], Awaitable[None]]) -> None:
     async def asking() -> None:
-        connection = await connect(server, "pgwake.testing", _TIMEOUT)
+        connection = await connect(url, WORKER, TIMEOUT)  # fails at once, if it does
         try:
-            await question(connection)
+            await query(connection)
         finally:
             await connection.close(timeout=5)
 

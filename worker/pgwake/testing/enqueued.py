@@ -9,7 +9,6 @@ from pgwake.errors import InvalidValueError
 from pgwake.jsontext import dumps
 
 _SHOWN = 20  # jobs in a failed assertion's message
-_ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +16,8 @@ class Enqueued:
     """A job that is to run: pending, or waiting for something else.
 
     Attributes:
+        id, queue, kind, payload, priority, metadata, unique_key, concurrency_key: As
+            it was enqueued.
         run_at: When it is due.
         created_at: When it was enqueued, by the queue's clock.
         attempt: How many attempts there were: not 0 when it is to be retried.
@@ -93,7 +94,7 @@ class Wanted:
             return f"kind is {job.kind!r}"
         if self.queue is not None and job.queue != self.queue:
             return f"queue is {job.queue!r}"
-        if (found := _difference("payload", self.payload, job.payload)) is not None:
+        if found := _difference("payload", self.payload, job.payload):
             return found
         if self.run_at is not None and abs(job.run_at - self.run_at) > self.within:
             return f"run_at is {job.run_at.isoformat()}"
@@ -149,10 +150,9 @@ def _difference(path: str, wanted: Any, found: Any) -> str | None:
     """Say where a value lacks something; objects may have more fields."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         for name, value in wanted.items():
-            there = found.get(name, _ABSENT)
-            if there is _ABSENT:
+            if name not in found:
                 return f"{path} has no {name!r}"
-            if (below := _difference(f"{path}.{name}", value, there)) is not None:
+            if below := _difference(f"{path}.{name}", value, found[name]):
                 return below
         return None
     if isinstance(wanted, tuple):

@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 from contextlib import closing
 from datetime import datetime, timedelta
 from inspect import CORO_CREATED, getcoroutinestate
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, cast
 
 from pgwake.database.connection import Connection
 from pgwake.database.session import Session
@@ -17,28 +17,26 @@ from pgwake.jobs.registry import Registry
 from pgwake.jobs.registry import registry as default_registry
 from pgwake.jsontext import dumps
 from pgwake.testing.connections import Borrowed, adapter_of
+from pgwake.testing.databases import WORKER, open_session
 from pgwake.testing.enqueued import Enqueued, Like, Wanted, span
-from pgwake.testing.rehearsal import TIMEOUT, WORKER, Rehearsal, Run
+from pgwake.testing.rehearsal import Rehearsal, Run
 from pgwake.testing.threads import CallersThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
-def _noted(
-    method: Callable[Concatenate["Jobs", P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate["Jobs", P], Coroutine[Any, Any, T]]:
+def _noted(method: F) -> F:
     """Note each call, for forgotten()."""
 
     @functools.wraps(method)
-    def call(
-        jobs: "Jobs", /, *arguments: P.args, **named: P.kwargs
-    ) -> Coroutine[Any, Any, T]:
+    def call(jobs: "Jobs", *arguments: Any, **named: Any) -> Coroutine[Any, Any, Any]:
         made = method(jobs, *arguments, **named)
         jobs.calls.append((method.__name__, made))
         return made
 
-    return call
+    return cast("F", call)
 
 
 class Jobs:
@@ -67,10 +65,7 @@ class Jobs:
     @classmethod
     def of(cls, url: str, registry: Registry | None = None) -> "Jobs":
         """Return the jobs of a database; registry: pgwake's own by default."""
-        return cls(
-            lambda _: Session(url, WORKER, "testing", TIMEOUT),
-            registry or default_registry,
-        )
+        return cls(lambda _: open_session(url), registry or default_registry)
 
     def on(self, connection: object) -> "Jobs":
         """Return the same on a connection of yours, in its open transaction.
@@ -113,7 +108,6 @@ class Jobs:
             BaseException: What a handler has raised, with its traceback.
         """
         __tracebackhide__ = True
-
         with closing(self._open_session(self.threads)) as session:
             await session.call(self._declare, is_first=True)
             rehearsal = Rehearsal(session, self._registry, self.threads, raises=raises)
@@ -184,10 +178,7 @@ class Jobs:
 
     @_noted
     async def assert_not_enqueued(
-        self,
-        kind: str,
-        payload: Mapping[str, Any] | None = None,
-        **like: Unpack[Like],
+        self, kind: str, payload: Mapping[str, Any] | None = None, **like: Unpack[Like]
     ) -> None:
         """Fail if such a job is to run; arguments as for assert_enqueued.
 
@@ -309,9 +300,6 @@ class SyncJobs:
         Args:
             connection: Of psycopg 3, an SQLAlchemy session or connection on it, or
                 django.db.connection.
-
-        Raises:
-            InvalidValueError: It is none of these.
         """
         return SyncJobs(self.jobs.on(connection))
 

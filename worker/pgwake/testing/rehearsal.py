@@ -1,12 +1,9 @@
 """Runs due jobs one after the other in this process, by the worker's own runner."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from concurrent.futures import Executor
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
-from functools import partial
-from itertools import product
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -32,9 +29,7 @@ from pgwake.produce.defaults import default_queue, worker_default
 from pgwake.produce.queue import Queue
 from pgwake.settings import Settings
 from pgwake.testing.connections import Borrowed
-
-WORKER = "pgwake.testing"
-TIMEOUT = 60.0  # seconds for each statement
+from pgwake.testing.databases import TIMEOUT, WORKER
 
 _OURS = str(Path(__file__).parents[1])
 
@@ -44,6 +39,7 @@ class Run:
     """One attempt of a job that run_due() has run.
 
     Attributes:
+        id, kind, queue, payload: The job's.
         attempt: Which attempt it was, from 1.
         status: What the job is now: completed, failed, cancelled, or, if it is to run
             again, pending or waiting.
@@ -152,42 +148,33 @@ class Rehearsal:
             AssertionError: Another job is due after so many.
         """
         runs: list[Run] = []
-        async with self._default_queue():
+        async with AsyncExitStack() as stack:
+            # What handlers enqueue goes where their job is from.
+            if isinstance(self._session, Borrowed):
+                stack.enter_context(default_queue(Queue(self._session.adapter)))
+            else:
+                await stack.enter_async_context(worker_default(self._session.dsn))
+            stack.callback(self._service.close)
+            stack.push_async_callback(self._processes.close)
+            stack.push_async_callback(self._runner.close, 1.0)
+            stack.callback(self._feed.close)
             self._runner.open(self._feed)
-            try:
-                while (job := await self._claim()) is not None:
-                    if len(runs) == limit:
-                        raise AssertionError(_endless(runs, job))
-                    runs.append(await self._run(job))
-            finally:
-                self._feed.close()
-                await self._runner.close(1.0)
-                await self._processes.close()
-                self._service.close()
+            while (job := await self._claim()) is not None:
+                if len(runs) == limit:
+                    kinds = ", ".join(sorted({run.kind for run in runs[-10:]}))
+                    raise AssertionError(
+                        f"{limit} jobs have run, and job {job.id} ({job.kind!r}) is due"
+                        f" all the same: the last were of {kinds}. Do they enqueue each"
+                        " other without end? If not: run_due(limit=...)"
+                    )
+                runs.append(await self._run(job))
         return runs
-
-    @asynccontextmanager
-    async def _default_queue(self) -> AsyncIterator[None]:
-        """What handlers enqueue goes where their job is from."""
-        if isinstance(self._session, Borrowed):
-            with default_queue(Queue(self._session.adapter)):
-                yield
-        else:
-            async with worker_default(self._session.dsn):
-                yield
 
     async def _claim(self) -> Job | None:
         await self._scheduler.fire_due()
-        queues = await self._session.call(queue.queues_to_claim)
-        for name, suspects in product(queues, (False, True)):
-            asked_at = monotonic()
-            claimed = await self._session.call(
-                partial(queue.claim_one, queue=name, worker=WORKER, suspects=suspects)
-            )
-            if claimed is not None:
-                row, claimed_at = claimed
-                return Job(row, claimed_at, asked_at)  # type: ignore[arg-type]  # unpacked alike
-        return None
+        asked_at = monotonic()
+        claimed = await self._session.call(lambda c: queue.claim_one(c, WORKER))
+        return claimed and Job(*claimed, asked_at)  # type: ignore[arg-type]  # unpacked alike
 
     async def _run(self, job: Job) -> Run:
         recorder, session = self._recorder, self._session
@@ -205,7 +192,7 @@ class Rehearsal:
         if self._raises and failure is not None and not isinstance(failure, Outcome):
             raise _told(job, failure)
         status, result, message = await session.call(
-            partial(queue.end_of_attempt, job_id=job.id)
+            lambda c: queue.end_of_attempt(c, job.id)
         )
         return Run(
             id=job.id,
@@ -218,15 +205,6 @@ class Rehearsal:
             error=message if isinstance(failure, BaseException) else failure,
             exception=failure if isinstance(failure, BaseException) else None,
         )
-
-
-def _endless(runs: list[Run], job: Job) -> str:
-    kinds = ", ".join(sorted({run.kind for run in runs[-10:]}))
-    return (
-        f"{len(runs)} jobs have run, and job {job.id} ({job.kind!r}) is due all the"
-        f" same: the last were of {kinds}. Do they enqueue each other without end? If"
-        " not: run_due(limit=...)"
-    )
 
 
 def _told(job: Job, failure: BaseException | str) -> BaseException:

@@ -75,16 +75,14 @@ async def drop_database(connection: Connection, name: str) -> None:
 
 
 async def claim_one(
-    connection: Connection, queue: str, worker: str, *, suspects: bool
+    connection: Connection, worker: str
 ) -> tuple[tuple[Any, ...], datetime] | None:
-    """Claim a due job; its row as a claim's, and when it was claimed."""
-    rows = await connection.fetch(_CLAIM_ONE, queue, worker, suspects)
-    return (tuple(rows[0])[:-1], rows[0][-1]) if rows else None
-
-
-async def queues_to_claim(connection: Connection) -> list[str]:
-    """Return the queues in which a job is due, or waits for something."""
-    return [row[0] for row in await connection.fetch(_QUEUES_TO_CLAIM)]
+    """Claim a due job of any queue; its row as a claim's, and when it was claimed."""
+    for (queue,) in await connection.fetch(_QUEUES_TO_CLAIM):
+        for suspects in (False, True):
+            for row in await connection.fetch(_CLAIM_ONE, queue, worker, suspects):
+                return tuple(row)[:-1], row[-1]
+    return None
 
 
 async def end_of_attempt(

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 import psycopg
+import psycopg_pool
 import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -67,12 +68,14 @@ async def of_sync_psycopg(url: str) -> AsyncIterator[tuple[Any, Do]]:
         connection.rollback()
 
 
+def engine_url(url: str, driver: str) -> str:
+    return url.replace("postgresql", f"postgresql+{driver}", 1)
+
+
 def sqlalchemy_on(driver: str) -> Any:
     @asynccontextmanager
     async def opened(url: str) -> AsyncIterator[tuple[Any, Do]]:
-        engine = create_async_engine(
-            url.replace("postgresql", f"postgresql+{driver}", 1), poolclass=NullPool
-        )
+        engine = create_async_engine(engine_url(url, driver), poolclass=NullPool)
         async with AsyncSession(engine) as session:
             yield session, lambda sql: session.execute(sqlalchemy.text(sql))
             await session.rollback()
@@ -194,7 +197,7 @@ def test_a_plain_test_works_in_its_own_transaction_too(database: str) -> None:
         return a
 
     engine = sqlalchemy.create_engine(
-        database.replace("postgresql", "postgresql+psycopg", 1), poolclass=NullPool
+        engine_url(database, "psycopg"), poolclass=NullPool
     )
     jobs = SyncJobs.of(database, registry)
     text = sqlalchemy.text("select pgwake.enqueue('plain', jsonb_build_object('a', 5))")
@@ -222,3 +225,35 @@ def test_a_plain_test_works_in_its_own_transaction_too(database: str) -> None:
 async def test_what_is_no_connection_is_refused(database: str, wrong: object) -> None:
     with pytest.raises(InvalidValueError, match=r"^on\(builtins\..*pass a connection"):
         await Jobs.of(database).on(wrong).run_due()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        asyncpg.create_pool,
+        lambda url: psycopg_pool.ConnectionPool(url, open=False),
+        lambda url: psycopg_pool.AsyncConnectionPool(url, open=False),
+        lambda url: sqlalchemy.create_engine(engine_url(url, "psycopg")),
+        lambda url: create_async_engine(engine_url(url, "asyncpg")),
+    ],
+    ids=["asyncpg", "psycopg", "psycopg async", "SQLAlchemy", "SQLAlchemy async"],
+)
+async def test_what_gives_many_connections_is_refused(database: str, make: Any) -> None:
+    with pytest.raises(InvalidValueError, match="pass a connection"):
+        await Jobs.of(database).on(make(database)).run_due()
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_a_session_that_has_begun_nothing_begins_its_transaction(
+    driver: str, database: str, connection: Connection
+) -> None:
+    registry = Registry()
+
+    @registry.job("a")
+    async def handler() -> None: ...
+
+    engine = create_async_engine(engine_url(database, driver), poolclass=NullPool)
+    async with AsyncSession(engine) as session:
+        await Jobs.of(database, registry).on(session).declare()
+        await session.rollback()
+    assert await connection.fetchval("select count(*) from pgwake.kinds") == 0

@@ -53,8 +53,7 @@ async def test_what_an_earlier_run_has_left_is_removed_at_the_start(
     connection: Connection, database: str
 ) -> None:
     before = await census(connection)
-    async with scratch_queue(settings(database), QUEUE, ["scratch"], keep=True):
-        await litter(connection)
+    await litter(connection)
     assert await census(connection) != before
     await connection.execute("delete from pgwake.workers")
 

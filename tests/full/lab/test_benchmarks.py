@@ -14,7 +14,6 @@ from pgwake.database.embedded import EmbeddedServer
 from support import CHECKOUT, database_url
 
 SMALL = {
-    "enqueue": "--jobs 1000 --repeats 1",
     "drain": "--jobs 300 --repeats 1 --only slots",
     "wakeup": "--jobs 5 --repeats 1",
     "steady": "--seconds 1 --repeats 1 --only loop",
@@ -26,20 +25,21 @@ SMALL = {
     "metrics": "--jobs 1000 --workers 2 --seconds 1 --only 1,000",
     "parts": "--rounds 20 --repeats 1 --only one",
     "limits": "--jobs 300 --repeats 1 --only keys",
+    "storage": "--jobs 2000 --every 1000 --payload-bytes 64",
 }
 SHOWN = {
-    "enqueue": (3, {"jobs_per_second"}),
-    "drain": (2, {"jobs_per_second", "worker_us", "server_us", "wal_bytes"}),
+    "drain": (2, {"jobs_per_second", "worker_cpu_us", "server_cpu_us", "wal_bytes"}),
     "wakeup": (2, {"p50_ms", "p95_ms", "p99_ms", "max_ms"}),
-    "steady": (1, {"p50_ms", "p99_ms", "worker_us", "server_us", "wal_bytes"}),
+    "steady": (1, {"p50_ms", "p99_ms", "worker_cpu_us", "server_cpu_us", "wal_bytes"}),
     "snapshot": (1, {"last_over_first", "jobs_per_second"}),
     "inserts": (2, {"commits_per_second"}),
     "delayed": (1, {"p50_ms", "p95_ms", "max_ms"}),
     "claims": (1, {"claims_per_job"}),
-    "stats": (2, {"median_ms", "buffers", "pending_count"}),
+    "stats": (2, {"p50_ms", "buffers", "pending_count"}),
     "metrics": (1, {"server_percent", "sample_ms", "scrape_ms"}),
     "parts": (3, {"insert_us", "claim_us", "complete_us", "empty_claim_us"}),
-    "limits": (2, {"jobs_per_second", "server_us"}),
+    "limits": (2, {"jobs_per_second", "server_cpu_us"}),
+    "storage": (2, {"jobs_per_second", "wal_bytes_a_job", "jobs_finished_mb"}),
 }
 
 

@@ -6,16 +6,14 @@ create databases: each run has a new one. Everything else is as users have it: `
 run` with its defaults, in processes of its own.
 """
 
+import argparse
 import asyncio
 import inspect
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Any
-
-import typer
 
 from pgwake.database.embedded import EmbeddedServer
 
@@ -23,8 +21,6 @@ from . import (
     claims,
     delayed,
     drain,
-    enqueue,
-    growth,
     inserts,
     limits,
     metrics,
@@ -33,118 +29,74 @@ from . import (
     snapshot,
     stats,
     steady,
+    storage,
     wakeup,
 )
-from .measure import Bench, Run
+from .measure import Bench
 
-MODULES: dict[str, ModuleType] = {
+MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
-        *(enqueue, drain, wakeup, steady, snapshot),
-        *(inserts, delayed, claims, stats, metrics, limits, parts),
+        *(drain, wakeup, steady, snapshot, inserts, delayed),
+        *(claims, stats, metrics, limits, parts, storage),
     )
 }
-if growth.IS_THERE:
-    MODULES["storage"] = growth
 # Fifty worker processes have five sessions each.
 SERVER_SETTINGS = {"max_connections": "400"}
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help=__doc__,
-)
-Url = Annotated[
-    str | None,
-    typer.Option(envvar="DATABASE_URL", help="Default $DATABASE_URL."),
-]
-Json = Annotated[Path | None, typer.Option("--json", help="Write all figures there.")]
-Quick = Annotated[bool, typer.Option(help="Small sizes, for a look.")]
-Only = Annotated[str, typer.Option(help="Only conditions that contain this.")]
 
-
-@app.command("all")
-def run_all(
-    url: Url = None,
-    json_path: Json = None,
-    quick: Quick = False,
-) -> None:
-    """Run every benchmark, one after the other."""
-    _run({name: {} for name in MODULES}, url, json_path, quick=quick, only="")
-
-
-def _register(name: str, module: ModuleType) -> None:
-    """Make a command of a module: its run()'s sizes are the command's options."""
-
-    def command(
-        url: Url = None,
-        json_path: Json = None,
-        quick: Quick = False,
-        only: Only = "",
-        **sizes: int | None,
-    ) -> None:
-        given = {size: value for size, value in sizes.items() if value is not None}
-        _run({name: given}, url, json_path, quick=quick, only=only)
-
-    *common, _ = inspect.signature(command).parameters.values()
-    of_module = [
-        parameter.replace(
-            default=None,
-            annotation=Annotated[
-                int | None, typer.Option(help=f"Default {parameter.default:,}.")
-            ],
-        )
-        for parameter in _sizes(module).values()
-    ]
-    signature = inspect.Signature(
-        [
-            *of_module,
-            *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in common),
-        ]
-    )
-    command.__signature__ = signature  # type: ignore[attr-defined]
-    command.__annotations__ = {
-        parameter.name: parameter.annotation
-        for parameter in signature.parameters.values()
-    }
-    app.command(name, help=module.__doc__)(command)
-
-
-def _sizes(module: ModuleType) -> Mapping[str, inspect.Parameter]:
-    parameters = dict(inspect.signature(module.run).parameters)
-    del parameters["bench"]
-    return parameters
-
-
-def _run(
-    benchmarks: dict[str, dict[str, int]],
-    url: str | None,
-    json_path: Path | None,
-    *,
-    quick: bool,
-    only: str,
-) -> None:
+def main() -> None:
+    """Run what the command line names."""
+    options = vars(_parser().parse_args())
+    name, url = options.pop("name"), options.pop("url")
+    json_path, quick = options.pop("json"), options.pop("quick")
+    only = options.pop("only", "")
     with _server(url) as server_url:
-        answer = asyncio.run(report.surroundings(server_url))
-        answer["benchmarks"] = {}
-        for name, given in benchmarks.items():
-            module = MODULES[name]
-            sizes: dict[str, Any] = {
-                **{size: one.default for size, one in _sizes(module).items()},
-                **(module.QUICK if quick else {}),
-                **given,
-            }
-            bench = Bench(server_url, only)
-            runs: list[Run] = asyncio.run(module.run(bench, **sizes))
-            report.show_table(f"{name} {_words(sizes)}", runs)
-            answer["benchmarks"][name] = {
+        answer = asyncio.run(report.surroundings(server_url)) | {"benchmarks": {}}
+        for one in MODULES if name == "all" else [name]:
+            module = MODULES[one]
+            given = {size: value for size, value in options.items() if value}
+            sizes = {**_sizes(one), **(module.QUICK if quick else {}), **given}
+            runs = asyncio.run(module.run(Bench(server_url, only), **sizes))
+            words = (f"{size.replace('_', ' ')} {n:,}" for size, n in sizes.items())
+            report.show_table(f"{one} {', '.join(words)}", runs)
+            answer["benchmarks"][one] = {
                 "sizes": sizes,
                 "medians": report.medians(runs),
                 "runs": [[run.condition, run.figures] for run in runs],
             }
             if json_path is not None:  # after each, so that none is lost
                 json_path.write_text(json.dumps(answer, indent=1))
+
+
+def _parser() -> argparse.ArgumentParser:
+    """A command a benchmark: the sizes of its run() are the command's options."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--url", default=os.environ.get("DATABASE_URL"), help="default $DATABASE_URL"
+    )
+    common.add_argument("--json", type=Path, help="write all figures there")
+    common.add_argument("--quick", action="store_true", help="small sizes, for a look")
+    parser = argparse.ArgumentParser("python -m tests.lab.benchmarks", usage=__doc__)
+    commands = parser.add_subparsers(dest="name", required=True)
+    commands.add_parser("all", parents=[common], help="all, one after the other")
+    for name, module in MODULES.items():
+        about = module.__doc__ or ""
+        command = commands.add_parser(
+            name, parents=[common], help=about.split("\n\n")[0], description=about
+        )
+        command.add_argument(
+            "--only", default="", help="only conditions that contain this"
+        )
+        for size, default in _sizes(name).items():
+            flag = f"--{size.replace('_', '-')}"
+            command.add_argument(flag, type=int, help=f"default {default:,}")
+    return parser
+
+
+def _sizes(name: str) -> Mapping[str, int]:
+    _, *sizes = inspect.signature(MODULES[name].run).parameters.values()
+    return {size.name: size.default for size in sizes}
 
 
 @contextmanager
@@ -156,14 +108,5 @@ def _server(url: str | None) -> Iterator[str]:
             yield server.url
 
 
-def _words(sizes: Mapping[str, int]) -> str:
-    return ", ".join(
-        f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items()
-    )
-
-
-for _name, _module in MODULES.items():
-    _register(_name, _module)
-
 if __name__ == "__main__":
-    app()
+    main()

@@ -5,9 +5,9 @@ at each poll, which they need without any job, can be taken off.
 """
 
 import asyncio
-from time import monotonic, monotonic_ns
+from time import monotonic
 
-from pgwake.cli.bench.measure import Figures, payload_at
+from pgwake.cli.bench.measure import Figures, payload_now
 
 from .contenders import PGWAKE
 from .measure import Bench, Run
@@ -44,8 +44,7 @@ async def run(
 
 async def _claims(bench: Bench, processes: int, rate: int, seconds: int) -> int:
     """The number of claims, with that many jobs a second."""
-    async with bench.database() as (url, connection):
-        await PGWAKE.install(url, connection)
+    async with PGWAKE.database(bench) as (url, connection):
         database = await connection.fetchval("select current_database()")
         # A superuser's setting: without it, nobody counts.
         await connection.execute(f"alter database {database} set track_functions = pl")
@@ -53,7 +52,7 @@ async def _claims(bench: Bench, processes: int, rate: int, seconds: int) -> int:
             started = monotonic()
             for number in range(rate * seconds):
                 await asyncio.sleep(max(started + number / rate - monotonic(), 0))
-                await connection.execute(PGWAKE.insert, payload_at(monotonic_ns()))
+                await connection.execute(PGWAKE.insert, payload_now())
             await asyncio.sleep(max(started + seconds - monotonic(), 0))
             await worker.delays(rate * seconds)
         claims: int = await connection.fetchval(CLAIMS)

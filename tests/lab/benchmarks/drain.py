@@ -3,11 +3,11 @@
 From the moment that the worker, already started, is let at them, until none is left.
 """
 
-import functools
 import json
-from time import monotonic
+import os
+from functools import partial
 
-from pgwake.cli.bench.measure import Figures, Meter, padding
+from pgwake.cli.bench.measure import Figures
 
 from .contenders import DELETING_REFERENCE, PGWAKE, REFERENCE, Contender
 from .measure import Bench, Run
@@ -17,46 +17,38 @@ QUICK = {"jobs": 5_000, "repeats": 1}
 
 async def run(bench: Bench, *, jobs: int = 50_000, repeats: int = 5) -> list[Run]:
     """Drain under each condition."""
-    drain = functools.partial(_drain, bench, jobs)
+    drain = partial(drained, bench, jobs)
     return await bench.rounds(
         {
-            "10 slots": functools.partial(drain, PGWAKE),
-            "100 slots": functools.partial(drain, PGWAKE, slots=100),
-            "2 kB": functools.partial(drain, PGWAKE, payload_bytes=2000),
-            "2 processes": functools.partial(drain, PGWAKE, processes=2),
-            "hand-written loop": functools.partial(drain, REFERENCE),
-            "hand-written loop, 2 kB": functools.partial(
-                drain, REFERENCE, payload_bytes=2000
-            ),
-            "hand-written loop that deletes": functools.partial(
-                drain, DELETING_REFERENCE
-            ),
+            "10 slots": drain,
+            "100 slots": partial(drain, slots=100),
+            "2 kB": partial(drain, payload_bytes=2000),
+            "2 processes": partial(drain, processes=2),
+            "hand-written loop": partial(drain, REFERENCE),
+            "hand-written loop, 2 kB": partial(drain, REFERENCE, payload_bytes=2000),
+            "hand-written loop that deletes": partial(drain, DELETING_REFERENCE),
         },
         repeats,
     )
 
 
-async def _drain(
+async def drained(
     bench: Bench,
     jobs: int,
-    contender: Contender,
+    contender: Contender = PGWAKE,
     *,
     slots: int = 10,
     processes: int = 1,
     payload_bytes: int = 0,
+    keys: int = 0,
+    policy: str = "",
 ) -> Figures:
-    arguments = ("--queue", f"default:{slots}") if slots != 10 else ()
-    async with bench.database() as (url, connection):
-        await contender.install(url, connection)
+    """Drain a backlog, with so many keys and under that policy of its queue."""
+    text = os.urandom(payload_bytes // 2).hex()  # no compression makes it smaller
+    async with contender.database(bench) as (url, connection):
         await connection.execute(contender.hold)
-        payload = json.dumps({"number": 1, **padding(payload_bytes)})
-        await connection.execute(contender.fill, jobs, payload)
-        await connection.execute("vacuum analyze")
-        async with contender.worker(url, *arguments, processes=processes) as worker:
-            meter = Meter(connection, worker.pid)
-            await meter.start()
-            started = monotonic()
-            await connection.execute(contender.release)
-            await contender.wait_until_done(connection)
-            seconds = monotonic() - started
-            return {"jobs_per_second": jobs / seconds, **await meter.stop(jobs)}
+        if policy:
+            await connection.execute(f"update pgwake.queues set {policy}")
+        await contender.fill(connection, jobs, json.dumps({"text": text}), keys)
+        arguments = ("--queue", f"default:{slots}") if slots != 10 else ()
+        return await contender.drain(url, connection, *arguments, processes=processes)

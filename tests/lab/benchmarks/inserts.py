@@ -10,9 +10,7 @@ import asyncio
 import functools
 import os
 import re
-import selectors
 import shutil
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -21,13 +19,14 @@ from tempfile import TemporaryDirectory
 import psycopg
 
 from pgwake.cli.bench.measure import Figures
+from pgwake.cli.bench.worker import NOOP
 from pgwake.database.binaries import find_binaries
 
 from .contenders import PGWAKE
 from .measure import Bench, Run
 
 QUICK = {"seconds": 1, "repeats": 1, "many": 2}
-INSERT = "insert into pgwake.jobs (kind, payload) values ('noop', '{\"number\": 1}');\n"
+INSERT = f"insert into pgwake.jobs (kind, payload) values ('{NOOP}', '{{}}');\n"
 NO_TRIGGER = "alter table pgwake.jobs disable trigger user"
 TRIGGER = """
 create function other() returns trigger language plpgsql as $$
@@ -82,8 +81,7 @@ async def _inserts(
     workers: int = 0,
     listeners: int = 0,
 ) -> Figures:
-    async with bench.database() as (url, connection):
-        await PGWAKE.install(url, connection)
+    async with PGWAKE.database(bench) as (url, connection):
         for statement in setup:
             await connection.execute(statement)
         async with (
@@ -116,29 +114,15 @@ async def _pgbench(url: str, seconds: int, clients: int) -> float:
 
 @asynccontextmanager
 async def _listening(url: str, sessions: int) -> AsyncIterator[None]:
-    """Sessions that LISTEN, in a thread that reads and drops what comes."""
+    """Sessions that LISTEN; what comes is read and dropped."""
+    loop = asyncio.get_running_loop()
     listening = [psycopg.connect(url, autocommit=True) for _ in range(sessions)]
-    selector = selectors.DefaultSelector()
     for session in listening:
         session.execute("listen plain")
-        selector.register(session.fileno(), selectors.EVENT_READ)
-    stop, stopped = os.pipe()[::-1]
-    selector.register(stopped, selectors.EVENT_READ)
-
-    def read() -> None:
-        while True:
-            for key, _ in selector.select():
-                if key.fd == stopped:
-                    return
-                os.read(key.fd, 65536)
-
-    thread = threading.Thread(target=read)
-    thread.start()
+        loop.add_reader(session.fileno(), os.read, session.fileno(), 65536)
     try:
         yield
     finally:
-        os.close(stop)
-        thread.join()
-        os.close(stopped)
         for session in listening:
+            loop.remove_reader(session.fileno())
             session.close()

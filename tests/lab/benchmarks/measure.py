@@ -1,23 +1,21 @@
 """What every benchmark needs: fresh databases, rounds."""
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import asyncpg
 from rich.console import Console
 
-from pgwake.cli.bench.measure import Figures, number
+from pgwake.cli.bench.history import number
+from pgwake.cli.bench.measure import Figures
 from pgwake.database.connection import Connection
 
 Measure: TypeAlias = Callable[[], Awaitable[Figures]]
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 _progress = Console(stderr=True, highlight=False)
 
 
@@ -45,13 +43,12 @@ class Bench:
         self, conditions: Mapping[str, Measure], repeats: int
     ) -> list[Run]:
         """Measure under each condition in turn, so that all meet the same machine."""
-        runs = []
-        for _ in range(repeats):
-            for condition, measure in conditions.items():
-                if self.only in condition:
-                    runs.append(Run(condition, await measure()))
-                    show(runs[-1])
-        return runs
+        return [
+            show(Run(condition, await measure()))
+            for _ in range(repeats)
+            for condition, measure in conditions.items()
+            if self.only in condition
+        ]
 
     @asynccontextmanager
     async def database(self) -> AsyncIterator[tuple[str, Connection]]:
@@ -73,20 +70,10 @@ class Bench:
             await admin.close()
 
 
-def show(run: Run) -> None:
+def show(run: Run) -> Run:
     """Say on standard error what came out of a run."""
     figures = ", ".join(
         f"{name} {number(value)}" for name, value in run.figures.items()
     )
     _progress.print(f"  {run.condition}: {figures}", soft_wrap=True)
-
-
-async def until(
-    condition: Callable[[], Awaitable[object]],
-    seconds: float = 600,
-    pause: float = 0.02,
-) -> None:
-    """Ask until the answer is true."""
-    async with asyncio.timeout(seconds):
-        while not await condition():
-            await asyncio.sleep(pause)
+    return run

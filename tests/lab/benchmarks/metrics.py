@@ -2,14 +2,13 @@
 
 import asyncio
 import functools
-import os
 import random
 from statistics import median
 from time import monotonic
 
 import asyncpg
 
-from pgwake.cli.bench.measure import Figures, Meter
+from pgwake.cli.bench.measure import Figures, measured
 from pgwake.database.connection import Connection
 from pgwake.observe.metrics import Metrics
 from pgwake.observe.sampler import SAMPLE_SECONDS, Sampler
@@ -49,8 +48,7 @@ async def run(
     """Sample as so many workers do, and compare with the same time without."""
 
     async def metrics(queues: int, later: float) -> Figures:
-        async with bench.database() as (url, connection):
-            await PGWAKE.install(url, connection)
+        async with PGWAKE.database(bench) as (url, connection):
             for done in range(0, jobs, AT_ONCE):
                 count = min(AT_ONCE, jobs - done)
                 await connection.execute(FILL, count, queues, later)
@@ -64,14 +62,15 @@ async def run(
                     await sampler.sample()
                 sampler.milliseconds.clear()
 
-            async def server_seconds() -> float:
-                """CPU of the server until the time is over."""
-                meter = Meter(connection, os.getpid())
-                await meter.start()
+            async def wait() -> None:
                 for left in range(seconds, 0, -10):
                     await connection.execute(REPORT, workers, queues)
                     await asyncio.sleep(min(left, 10))
-                return (await meter.stop(1)).get("server_us", 0) / 1e6
+
+            async def server_seconds() -> float:
+                """CPU of the server until the time is over."""
+                used = await measured(connection, 1, wait)
+                return used.get("server_cpu_us", 0) / 1e6
 
             without = await server_seconds()
             tasks = [asyncio.create_task(sampler.run(seconds)) for sampler in samplers]

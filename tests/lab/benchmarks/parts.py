@@ -56,8 +56,7 @@ async def run(bench: Bench, *, rounds: int = 2000, repeats: int = 3) -> list[Run
     """Insert, claim and complete so many times, one job or a hundred a statement."""
 
     async def parts(batch: int, without: str = "") -> Figures:
-        async with bench.database() as (url, connection):
-            await PGWAKE.install(url, connection)
+        async with PGWAKE.database(bench) as (_, connection):
             if without == "triggers":
                 await connection.execute("alter table pgwake.jobs disable trigger user")
             elif without == "checks":

@@ -10,11 +10,10 @@ import json
 import os
 import signal
 import sys
-import time
 
 import asyncpg
 
-from pgwake.cli.bench.handlers import note
+from pgwake.cli.bench.worker import LATENCY, latency
 from pgwake.supervise.main import run_loop
 
 SCHEMA = """
@@ -97,8 +96,8 @@ async def _loop(url: str, end: str, wake: asyncio.Event) -> None:
 
 async def _handle(row: asyncpg.Record) -> None:
     payload = json.loads(row["payload"])
-    if row["kind"] == "latency":
-        note((time.monotonic_ns() - payload["at"]) / 1e6)
+    if row["kind"] == LATENCY:
+        await latency(**payload)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ from statistics import median
 from typing import Any
 
 import asyncpg
-from rich.console import Console
-from rich.table import Table
 
-from pgwake.cli.bench.measure import Figures, number
+from pgwake.cli.bench.history import number
+from pgwake.cli.bench.measure import Figures
+from pgwake.cli.output import say, show
 
-from .measure import CHECKOUT, Run
+from .measure import Run
 
 SETTINGS = """
 select name, current_setting(name) as value from pg_settings
@@ -38,29 +38,23 @@ def medians(runs: Sequence[Run]) -> dict[str, Figures]:
     }
 
 
-def as_table(title: str, runs: Sequence[Run]) -> Table:
-    """A row a condition: medians, with the range of the first figure."""
-    conditions = medians(runs)
-    names = list(dict.fromkeys(name for one in conditions.values() for name in one))
-    table = Table("", "runs", title=title, box=None, title_justify="left")
-    for name in names:
-        table.add_column(name.replace("_", " "), justify="right")
-    for condition, figures in conditions.items():
-        of_condition = [run.figures for run in runs if run.condition == condition]
-        cells = [number(figures[name]) if name in figures else "" for name in names]
-        firsts = [one[names[0]] for one in of_condition if names[0] in one]
-        if len(firsts) > 1:
-            cells[0] += f" ({number(min(firsts))} to {number(max(firsts))})"
-        table.add_row(condition, str(len(of_condition)), *cells)
-    return table
-
-
 def show_table(title: str, runs: Sequence[Run]) -> None:
-    """Print it, as wide as it is where nobody's terminal limits it."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=200)
-    console.print(as_table(title, runs))
+    """Print a row a condition: medians, with the range of the first figure."""
+    first, *others = dict.fromkeys(name for run in runs for name in run.figures)
+    rows = []
+    for condition, figures in medians(runs).items():
+        all_first = [one.figures[first] for one in runs if one.condition == condition]
+        rows.append(
+            {
+                "condition": condition,
+                "runs": len(all_first),
+                first: f"{number(figures[first])} "
+                f"({number(min(all_first))} to {number(max(all_first))})",
+                **{n: number(figures[n]) if n in figures else "" for n in others},
+            }
+        )
+    say(title)
+    show(rows, as_json=False)
 
 
 async def surroundings(url: str) -> dict[str, Any]:
@@ -73,7 +67,6 @@ async def surroundings(url: str) -> dict[str, Any]:
         "commit": _commit(),
         "machine": {
             "system": platform.platform(),
-            "processor": _processor(),
             "processors": os.cpu_count(),
             "python": platform.python_version(),
             "load_before": os.getloadavg()[0],
@@ -86,15 +79,9 @@ def _commit() -> str:
     """The checkout's commit, marked where files differ from it; "" outside of git."""
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--exclude=*"],
-        cwd=CHECKOUT,
+        cwd=Path(__file__).parent,
         check=False,
         capture_output=True,
         text=True,
     )
     return described.stdout.strip()
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

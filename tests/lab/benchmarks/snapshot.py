@@ -47,17 +47,13 @@ async def run(bench: Bench, *, jobs: int = 200_000, repeats: int = 3) -> list[Ru
 
 
 async def _drain(bench: Bench, jobs: int, contender: Contender) -> Figures:
-    async with bench.database() as (url, connection):
-        await contender.install(url, connection)
+    async with contender.database(bench) as (url, connection):
         await connection.execute(contender.hold)
-        await connection.execute(contender.fill, jobs, "{}")
-        await connection.execute("vacuum analyze")
+        await contender.fill(connection, jobs)
         holder = await asyncpg.connect(url)
         await holder.execute("begin isolation level repeatable read")
         await holder.execute("select txid_current(), count(*) from pg_class")
-        async with contender.worker(url):
-            await connection.execute(contender.release)
-            await contender.wait_until_done(connection)
+        await contender.drain(url, connection)
         await holder.close()
         row = await connection.fetchrow(TENTHS.format(ended=contender.ended), jobs)
     assert row is not None

@@ -2,10 +2,9 @@
 
 import functools
 import json
-from statistics import median
 from time import monotonic
 
-from pgwake.cli.bench.measure import Figures, quantile
+from pgwake.cli.bench.measure import Figures, latencies
 
 from .contenders import PGWAKE
 from .measure import Bench, Run
@@ -22,11 +21,10 @@ async def run(
     """Fill the queue up to `most` jobs, at most ten million, and call it."""
 
     async def stats(jobs: int) -> Figures:
-        async with bench.database() as (url, connection):
-            await PGWAKE.install(url, connection)
+        async with PGWAKE.database(bench) as (_, connection):
             for done in range(0, jobs, AT_ONCE):
                 count = min(AT_ONCE, jobs - done)
-                await connection.execute(PGWAKE.fill, count, "{}")
+                await PGWAKE.fill(connection, count)
             await connection.execute("vacuum analyze")
             await connection.execute("select pgwake.maintain()")
             milliseconds, rows = [], []
@@ -40,8 +38,7 @@ async def run(
         plan = json.loads(explained)[0]["Plan"]
         del milliseconds[0]  # it compiles
         return {
-            "median_ms": median(milliseconds),
-            "p95_ms": quantile(milliseconds, 0.95),
+            **latencies(milliseconds),
             "buffers": plan["Shared Hit Blocks"] + plan["Shared Read Blocks"],
             "pending_count": rows[0]["pending_count"] if rows else 0,
         }

@@ -2,11 +2,11 @@
 
 import asyncio
 import functools
-from time import monotonic_ns
+from time import monotonic
 
 import asyncpg
 
-from pgwake.cli.bench.measure import Figures, Meter, insert_all, latencies, payload_at
+from pgwake.cli.bench.measure import Figures, latencies, measured, payload_now
 
 from .contenders import PGWAKE, REFERENCE, Contender
 from .measure import Bench, Run
@@ -35,24 +35,30 @@ async def _steady(
     bench: Bench, rate: int, seconds: int, connections: int, contender: Contender
 ) -> Figures:
     jobs = rate * seconds
-    async with bench.database() as (url, connection):
-        await contender.install(url, connection)
-        async with (
-            asyncpg.create_pool(
-                url, min_size=connections, max_size=connections
-            ) as pool,
-            contender.worker(url) as worker,
-        ):
-            await asyncio.sleep(1)
-            meter = Meter(connection, worker.pid)
-            await meter.start()
+    figures: Figures = {}
+    async with (
+        contender.database(bench) as (url, connection),
+        asyncpg.create_pool(url, min_size=connections, max_size=connections) as pool,
+        contender.worker(url) as worker,
+    ):
 
-            async def insert() -> None:
-                async with pool.acquire() as producer:
-                    await producer.execute(contender.insert, payload_at(monotonic_ns()))
+        async def producer(began: float) -> None:
+            for n in numbers:
+                await asyncio.sleep(max(began + n / rate - monotonic(), 0))
+                await pool.execute(contender.insert, payload_now())
 
-            seconds_taken = await insert_all([insert] * connections, jobs, rate)
-            delays = await worker.delays(jobs)
+        async def stream() -> None:
+            began = monotonic()
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(connections):
+                    tasks.create_task(producer(began))
+            seconds_taken = monotonic() - began
+            figures.update(latencies(await worker.delays(jobs)))
+            figures["inserted_per_second"] = jobs / seconds_taken
             await asyncio.sleep(SETTLE_SECONDS)
-            used = await meter.stop(jobs)
-    return {**latencies(delays), **used, "inserted_per_second": jobs / seconds_taken}
+
+        numbers = iter(range(jobs))
+        await asyncio.sleep(1)
+        used = await measured(connection, jobs, stream, worker.pid)
+    del used["jobs_per_second"]
+    return figures | used

@@ -1,39 +1,31 @@
-"""python -m tests.lab.benchmarks.storage: what jobs leave behind in the storage.
+"""What jobs leave behind in the storage: sizes after each million that went through.
 
 Two connections drive batches of 100 through insert, claim_batch and complete_jobs,
-while a third does the upkeep and autovacuum has its default settings. After each
-million (or --every) the sizes of the hot leaf and the tallies are printed; they are
-to stay bounded. Finished jobs are kept, so their leaf grows.
+while a third does the upkeep and autovacuum has its default settings. The hot leaf and
+the tallies are to stay bounded. Finished jobs are kept, so their leaf grows.
 """
 
-import argparse
 import asyncio
-import contextlib
-import json
 import sys
-from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from time import monotonic
-from typing import Any, TypeAlias
 
 import asyncpg
 
-from pgwake.database.embedded import EmbeddedServer
-from pgwake.database.install import install
+from pgwake.database.connection import Connection
+from pgwake.database.statements.bench import wal_bytes
 
-Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+from .contenders import PGWAKE
+from .measure import Bench, Run, show
 
+QUICK = {"jobs": 20_000, "every": 10_000}
 BATCH = 100
 UPKEEP = {"sweep": 1, "fold": 10, "retention": 60}
-RESET = "drop schema if exists pgwake cascade"
 INSERT = """
 insert into pgwake.jobs (kind, payload)
-select 'noop', jsonb_build_object('number', i) from generate_series(1, $1::int) as i
-"""
-INSERT_LARGE = """
-insert into pgwake.jobs (kind, payload)
 select 'noop', jsonb_build_object('number', i, 'text', (
-  select string_agg(md5(i::text || random()::text), '')
-  from generate_series(1, $2::int / 32)))
+  select string_agg(md5(n::text || random()::text), '')
+  from generate_series(1, $2::int / 32) as n))
 from generate_series(1, $1::int) as i
 """
 CLAIM = """
@@ -44,24 +36,17 @@ from pgwake.claim_batch('default', $1, 'storage') as b
 COMPLETE = "select cardinality(pgwake.complete_jobs($1, $2))"
 # A heap with what lies in its TOAST table, and each index for itself.
 SIZES = """
-select c.relname, pg_relation_size(c.oid) + coalesce(pg_total_relation_size(nullif(
-  case when c.relkind = 'r' then c.reltoastrelid else 0 end, 0)), 0)
-  as bytes
+select c.relname, (pg_relation_size(c.oid) + coalesce(pg_total_relation_size(nullif(
+  case when c.relkind = 'r' then c.reltoastrelid else 0 end, 0)), 0)) / 1e6
 from pg_class as c
 left join pg_index as i on i.indexrelid = c.oid
 where c.relnamespace = 'pgwake'::regnamespace and c.relkind in ('r', 'i')
   and coalesce(i.indrelid, c.oid)::regclass::text ~ '^pgwake\\.(jobs_live|tall[a-z_]*)$'
+union all
+select 'jobs_finished', sum(pg_total_relation_size(relid)) / 1e6
+from pg_partition_tree('pgwake.jobs_finished')
 order by 1
 """
-DEAD = """
-select relname, n_dead_tup, autovacuum_count from pg_stat_user_tables
-where relid = any (array['pgwake.jobs_live', 'pgwake.tallies']::regclass[])
-"""
-FINISHED = """
-select sum(pg_total_relation_size(relid))::bigint
-from pg_partition_tree('pgwake.jobs_finished')
-"""
-WAL = "select pg_current_wal_lsn() - '0/0'::pg_lsn"
 XID = "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
 
 
@@ -77,10 +62,8 @@ class Drive:
         while self.done < jobs:
             count = min(BATCH, jobs - self.inserted)
             self.inserted += count
-            if count and self.payload_bytes:
-                await connection.execute(INSERT_LARGE, count, self.payload_bytes)
-            elif count:
-                await connection.execute(INSERT, count)
+            if count:
+                await connection.execute(INSERT, count, self.payload_bytes)
             # The other may have taken some of these.
             ids, leases = await connection.fetchrow(CLAIM, BATCH) or ((), ())
             if ids:
@@ -89,68 +72,34 @@ class Drive:
 
 
 async def run(
-    dsn: str,
+    bench: Bench,
+    *,
     jobs: int = 5_000_000,
     every: int = 1_000_000,
     payload_bytes: int = 0,
-    show: Callable[[dict[str, Any]], Awaitable[None]] | None = None,
-) -> list[dict[str, Any]]:
-    """Drive jobs through a database whose schema pgwake is made anew.
-
-    Args:
-        dsn: A scratch database.
-        jobs: How many jobs.
-        every: After how many jobs to look at the sizes.
-        payload_bytes: About how many bytes of text, hard to compress, each payload has.
-        show: Is given each row as soon as it is there.
-
-    Returns:
-        Rows fit for JSON: jobs and jobs_per_second so far; bytes of each relation by
-        name; dead rows; WAL bytes and transaction ids a job since the last row, full
-        page images included.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        observer, upkeep, *drivers = [await _connect(stack, dsn) for _ in range(4)]
-        await observer.execute(RESET)
-        await install(dsn)
-        await observer.execute("checkpoint")
-        drive, rows = Drive(payload_bytes), list[dict[str, Any]]()
+) -> list[Run]:
+    """Drive so many jobs through a queue; each has about so many bytes of text."""
+    async with AsyncExitStack() as stack:
+        url, observer = await stack.enter_async_context(PGWAKE.database(bench))
+        upkeep, *drivers = [await asyncpg.connect(url) for _ in range(3)]
         background = asyncio.create_task(_upkeep(upkeep))
         stack.callback(background.cancel)
+        drive, runs = Drive(payload_bytes), list[Run]()
         started = monotonic()
         while drive.done < jobs:
             before = drive.done
-            wal, xid = await observer.fetchval(WAL), await observer.fetchval(XID)
+            wal, xid = await wal_bytes(observer), await observer.fetchval(XID)
             target = min(before + every, jobs)
             await asyncio.gather(*(drive.run_to(target, one) for one in drivers))
             count = drive.done - before
-            sizes = await observer.fetch(SIZES)
-            row = {
-                "jobs": drive.done,
-                "jobs_per_second": round(drive.done / (monotonic() - started)),
-                "wal_bytes_a_job": round(
-                    float(await observer.fetchval(WAL) - wal) / count
-                ),
-                "xids_per_1000_jobs": round(
-                    1000 * (await observer.fetchval(XID) - xid) / count, 1
-                ),
-                "finished": await observer.fetchval(FINISHED),
-                "bytes": {row["relname"]: row["bytes"] for row in sizes},
-                "dead": {
-                    name: [dead, vacuums]
-                    for name, dead, vacuums in await observer.fetch(DEAD)
-                },
+            figures = {
+                "jobs_per_second": drive.done / (monotonic() - started),
+                "wal_bytes_a_job": (await wal_bytes(observer) - wal) / count,
+                "xids_a_job": (await observer.fetchval(XID) - xid) / count,
+                **{f"{n}_mb": float(mb) for n, mb in await observer.fetch(SIZES)},
             }
-            rows.append(row)
-            if show is not None:
-                await show(row)
-    return rows
-
-
-async def _connect(stack: contextlib.AsyncExitStack, dsn: str) -> Connection:
-    connection = await asyncpg.connect(dsn)
-    stack.callback(connection.terminate)
-    return connection
+            runs.append(show(Run(f"{drive.done:,} jobs", figures)))
+    return runs
 
 
 async def _upkeep(connection: Connection) -> None:
@@ -159,25 +108,3 @@ async def _upkeep(connection: Connection) -> None:
             if second % every == 0:
                 await connection.execute("select pgwake.maintain($1)", step)
         await asyncio.sleep(1)
-
-
-async def _print(row: dict[str, Any]) -> None:
-    print(json.dumps(row), flush=True)  # noqa: T201
-
-
-def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url", nargs="?", help="a scratch database; else one is made")
-    parser.add_argument("--jobs", type=int, default=5_000_000)
-    parser.add_argument("--every", type=int, default=1_000_000)
-    parser.add_argument("--payload-bytes", type=int, default=0)
-    options = parser.parse_args()
-    with contextlib.ExitStack() as stack:
-        url = options.url or stack.enter_context(EmbeddedServer()).url
-        asyncio.run(
-            run(url, options.jobs, options.every, options.payload_bytes, _print)
-        )
-
-
-if __name__ == "__main__":
-    _main()

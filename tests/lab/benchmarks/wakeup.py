@@ -7,9 +7,8 @@ of its own, so that both meet the same machine.
 
 import asyncio
 from contextlib import AsyncExitStack
-from time import monotonic_ns
 
-from pgwake.cli.bench.measure import latencies, payload_at
+from pgwake.cli.bench.measure import latencies, payload_now
 
 from .contenders import PGWAKE, REFERENCE
 from .measure import Bench, Run, show
@@ -33,20 +32,17 @@ async def _once(bench: Bench, jobs: int, pause: float) -> list[Run]:
     async with AsyncExitStack() as stack:
         started = []
         for contender in contenders:
-            url, connection = await stack.enter_async_context(bench.database())
-            await contender.install(url, connection)
+            url, connection = await stack.enter_async_context(contender.database(bench))
             worker = await stack.enter_async_context(contender.worker(url))
             insert = await connection.prepare(contender.insert)
             started.append((contender, worker, insert))
         await asyncio.sleep(1)
         for _ in range(jobs):
             for _, _, insert in started:
-                await insert.fetch(payload_at(monotonic_ns()))
+                await insert.fetch(payload_now())
                 await asyncio.sleep(pause)
         runs = [
             Run(contender.name, latencies((await worker.delays(jobs))[WARM_UP:]))
             for contender, worker, _ in started
         ]
-    for one in runs:
-        show(one)
-    return runs
+    return [show(one) for one in runs]

@@ -109,7 +109,7 @@ async def _check(
         if problem is not None:
             raise ConfigurationError(problem)
         adoption = await get_adoption(connection)
-        denied = await scratch.denied(connection)
+        may = await scratch.may(connection)
     except asyncpg.InsufficientPrivilegeError as error:
         raise ConfigurationError(f"{error.message}. {ROLES_HINT}") from None
     if problem := adoption_problem(adoption, settings.environment):
@@ -119,10 +119,10 @@ async def _check(
             "the database is noted for environment 'production': it would be put "
             "under load. If that is meant: --in-production"
         )
-    if denied:
+    if not may:
         raise ConfigurationError(
-            f"the role may not {', '.join(denied)}: it has to be the owner of schema "
-            "pgwake, or a member of pgwake_admin"
+            "the role may not cancel and purge jobs, or delete queues: it has to be "
+            "the owner of schema pgwake, or a member of pgwake_admin"
         )
     if not await scratch.take(connection, name):
         raise ConfigurationError(f"queue {name} is used by another run: let it end")

@@ -1,16 +1,16 @@
-"""What earlier runs have shown: kept in the user's state folder, a JSON line a run."""
+"""What a run has shown: in a file, and beside another run."""
 
-import fcntl
 import math
 import os
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from pgwake.errors import ConfigurationError, InvalidArgumentError
+from pgwake.errors import InvalidArgumentError, PgwakeError
 
 
 class Record(BaseModel):
@@ -21,108 +21,84 @@ class Record(BaseModel):
         pgwake: The version.
         server: PostgreSQL's version.
         database: Which one it was, as get_adoption() tells them apart.
-        size: How much each round did; other figures can't be compared.
+        jobs: How many each round has drained; other figures can't be compared.
         figures: Each figure's value in each round.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    record: Literal["pgwake bench"] = "pgwake bench"
     at: datetime
     pgwake: str
     server: str
     database: str
-    size: dict[str, int]
+    jobs: int
     figures: dict[str, tuple[FiniteFloat, ...]] = Field(min_length=1)
 
-    def median(self, name: str) -> float | None:
-        """Return a figure's median; None: it has none."""
-        values = self.figures.get(name)
-        return median(values) if values else None
-
-    def spread(self, name: str) -> float:
-        """Return the difference of a figure's largest and smallest value.
-
-        Unknown, and therefore infinite, with fewer than three rounds.
-        """
-        values = self.figures.get(name, ())
-        return max(values) - min(values) if len(values) >= 3 else math.inf
+    @property
+    def path(self) -> Path:
+        """The file of the last run of its size on its database, of this user's."""
+        folder = Path(os.environ.get("XDG_STATE_HOME", ""))
+        if not folder.is_absolute():  # then it does not count, by XDG's specification
+            folder = Path.home() / ".local" / "state"
+        return folder / "pgwake" / "bench" / f"{self.database}-{self.jobs}.json"
 
 
-class History(NamedTuple):
-    """What a file of runs holds, and how many of its lines are no runs."""
-
-    records: list[Record]
-    strange_lines: int
-
-    def last(self, database: str, size: dict[str, int]) -> Record | None:
-        """Return the last run of the same size on the same database."""
-        same = (r for r in self.records if (r.database, r.size) == (database, size))
-        return max(same, key=lambda record: record.at, default=None)
-
-
-def state_path() -> Path:
-    """Return the file of this user's runs."""
-    folder = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if not folder.is_absolute():  # then it does not count, by the XDG specification
-        folder = Path.home() / ".local" / "state"
-    return folder / "pgwake" / "bench.jsonl"
-
-
-def read(path: Path) -> History:
-    """Read a file of runs; there are none if there is no file.
-
-    Raises:
-        OSError: It can't be read.
-    """
-    try:
-        lines = path.read_bytes().splitlines()
-    except FileNotFoundError:
-        return History([], 0)
-    records = []
-    for line in lines:
-        try:
-            records.append(Record.model_validate_json(line))
-        except ValidationError:
-            continue
-    return History(records, sum(map(bool, lines)) - len(records))
-
-
-def append(path: Path, record: Record) -> None:
-    """Add a run to a file of runs, whoever else does so at once.
-
-    Raises:
-        OSError: It can't be written.
-        ConfigurationError: It holds something else.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with path.open("ab+", buffering=0) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        held = read(path)
-        if held.strange_lines and not held.records:
-            raise ConfigurationError("it holds something else: move it away")
-        size = file.seek(0, os.SEEK_END)
-        line = record.model_dump_json().encode() + b"\n"
-        if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
-            line = b"\n" + line  # somebody's write was cut short
-        if file.write(line) < len(line):
-            file.truncate(size)
-            raise OSError("no space is left for all of it")
-
-
-def one(path: Path) -> Record:
-    """Read a run that was written by --json, or the last one of a file of runs.
+def read(path: Path) -> Record:
+    """Read a run.
 
     Raises:
         InvalidArgumentError: There is none.
     """
     try:
-        records = read(path).records
+        return Record.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise InvalidArgumentError(f"--against {path}: {error.strerror}") from None
-    if not records:
-        problem = "no run of pgwake bench" if path.exists() else "no such file"
-        raise InvalidArgumentError(
-            f"--against {path}: {problem}; --json FILE writes one"
-        )
-    return records[-1]
+        problem = error.strerror
+    except ValidationError:
+        problem = "no run of pgwake bench; --json FILE writes one"
+    raise InvalidArgumentError(f"{path}: {problem}")
+
+
+def write(path: Path, record: Record) -> None:
+    """Write a run, in place of what is there.
+
+    Raises:
+        PgwakeError: It can't be written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(record.model_dump_json() + "\n")
+    except OSError as error:
+        raise PgwakeError(f"{path}: {error.strerror}") from None
+
+
+def rows(now: Record, last: Record | None) -> Iterator[dict[str, Any]]:
+    """Return a row a figure: its median now, the range, and how it was."""
+    for name, values in now.figures.items():
+        row = {
+            "figure": name.replace("_", " "),
+            "now": number(median(values)),
+            "range": f"{number(min(values))} to {number(max(values))}",
+            **dict.fromkeys(("last", "ratio", "change")),
+        }
+        if last and (before := median(last.figures.get(name, (0,)))):
+            row["last"], row["ratio"] = number(before), f"{median(values) / before:.2f}"
+            row["change"] = verdict(name, now, last)
+        yield row
+
+
+def verdict(name: str, now: Record, last: Record) -> str:
+    """Say what a change is that is greater than the range of either run; else "".
+
+    With fewer than three rounds nobody knows the range.
+    """
+    both = now.figures[name], last.figures[name]
+    ranges = [max(one) - min(one) if len(one) >= 3 else math.inf for one in both]
+    change = median(both[0]) - median(both[1])
+    if abs(change) <= max(ranges):
+        return ""
+    return "better" if (change > 0) == name.endswith("per_second") else "worse"
+
+
+def number(value: float) -> str:
+    """The value with three or more digits."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

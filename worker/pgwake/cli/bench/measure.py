@@ -1,71 +1,135 @@
-"""What benchmarks need: what is used up, quantiles, and inserts at a rate."""
+"""What is measured: what jobs use up and how late they begin, and a round of it all."""
 
 import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from time import monotonic
+from statistics import median, quantiles
+from time import monotonic, monotonic_ns
 from typing import TypeAlias
 
-from pgwake.database.connection import FAULTS, Connection
-from pgwake.database.statements.bench import backend_pid, wal_bytes
+from pgwake.cli.bench.worker import COMMAND, LATENCY, NOOP, POLL_SECONDS, MeasuredWorker
+from pgwake.database import statements as queue
+from pgwake.database.connection import Connection
+from pgwake.database.statements import bench, scratch
+from pgwake.settings import Settings
 
 Figures: TypeAlias = dict[str, float]
-Insert: TypeAlias = Callable[[], Awaitable[object]]
+Work: TypeAlias = Callable[[], Awaitable[object]]
+
+QUEUE = "pgwake_bench"
+SINGLES = 100  # round trips, commits and jobs put in one by one
+MANY = 1_000  # jobs a statement
+WARM_UP, WAKE_UPS = 5, 120  # the first ones do not count
+OTHERS = SINGLES + 1 + WARM_UP + WAKE_UPS  # jobs of a round beside its backlog
+SLEEP_SECONDS = 0.03  # in which the worker falls asleep again
+DRAIN_SECONDS = 3600.0
+PAYLOAD = json.dumps({"number": 1})
 
 _PROC = Path("/proc")
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Meter:
-    """What jobs use up: CPU of their worker and of the server, and WAL.
+async def measure_round(
+    settings: Settings, connection: Connection, jobs: int
+) -> Figures:
+    """Measure everything once, on a queue that nobody else uses.
 
-    CPU is that of the processes in /proc: without it, as of a server elsewhere, it
-    stays unknown. WAL is all that the server has written.
+    Args:
+        settings: Whose database it is.
+        connection: A session that has the queue.
+        jobs: How many are put in by the thousand, to be drained.
     """
+    insert = partial(bench.insert, connection, QUEUE)
 
-    def __init__(self, connection: Connection, worker_pid: int | None = None) -> None:
-        self._connection = connection
-        self._pids = {"worker_us": worker_pid} if _PROC.exists() and worker_pid else {}
-        self._before: Figures = {}
+    async def enqueue() -> None:
+        for _ in range(SINGLES):
+            await insert(NOOP, [PAYLOAD])
 
-    async def start(self) -> None:
-        """Count from here on."""
-        if postmaster := _postmaster(await backend_pid(self._connection)):
-            self._pids["server_us"] = postmaster
-        self._before = await self._read()
+    async def enqueue_many() -> None:
+        for done in range(0, jobs, MANY):
+            await insert(NOOP, [PAYLOAD] * min(MANY, jobs - done))
 
-    async def stop(self, jobs: int) -> Figures:
-        """What each of so many jobs has used since."""
-        return {
-            name: (now - self._before[name]) / jobs
-            for name, now in (await self._read()).items()
-        }
+    async def is_empty() -> bool:
+        return not (await scratch.left(connection, QUEUE)).live
 
-    async def _read(self) -> Figures:
-        used = {name: 1e6 * cpu_seconds(pid) for name, pid in self._pids.items()}
-        return {**used, "wal_bytes": await wal_bytes(self._connection)}
+    async def drain() -> None:
+        await queue.resume_queue(connection, QUEUE)
+        await worker.delays(1, DRAIN_SECONDS)
+        await worker.wait_until(is_empty, DRAIN_SECONDS, POLL_SECONDS)
+
+    # Nobody sleeps while jobs are put in, and all of them wait for the worker.
+    await queue.pause_queue(connection, QUEUE)
+    parts = {
+        "round_trip": {"ms": await _ms(partial(bench.round_trip, connection))},
+        "commit": {"ms": await _ms(partial(bench.commit, connection))},
+        "enqueue": await measured(connection, SINGLES, enqueue),
+        "enqueue_many": await measured(connection, jobs, enqueue_many),
+    }
+    await insert(LATENCY, [payload_now()])  # the last one, which tells when it begins
+    command = [*COMMAND, "--queue", QUEUE, "--processes", "1"]
+    with MeasuredWorker(settings, command) as worker:
+        await worker.started()
+        backlog = SINGLES + jobs + 1
+        parts["drain"] = await measured(connection, backlog, drain, worker.pid)
+        for _ in range(WARM_UP + WAKE_UPS):
+            await asyncio.sleep(SLEEP_SECONDS)
+            await insert(LATENCY, [payload_now()])
+        delays = await worker.delays(1 + WARM_UP + WAKE_UPS)
+        parts["wake_up"] = latencies(delays[1 + WARM_UP :])
+    return {f"{part}_{name}": v for part in parts for name, v in parts[part].items()}
 
 
-def _postmaster(backend: int) -> int | None:
-    """The process that a backend is a child of, if it runs on this machine."""
+async def _ms(ask: Work) -> float:
+    taken = []
+    for _ in range(SINGLES):
+        started = monotonic()
+        await ask()
+        taken.append(1000 * (monotonic() - started))
+    return median(taken)
+
+
+async def measured(
+    connection: Connection, jobs: int, work: Work, worker_pid: int | None = None
+) -> Figures:
+    """Do some work: how many jobs a second that is, and what each has used up.
+
+    That is CPU of the worker and of the server, as far as they are in this machine's
+    /proc, and all the WAL that the server has written meanwhile.
+    """
+    backend, _ = await queue.session_id(connection)
+    pids = _watched(worker_pid, backend)
+
+    async def used() -> Figures:
+        cpu = {name: 1e6 * _cpu_seconds(pid) for name, pid in pids.items()}
+        return {**cpu, "wal_bytes": await bench.wal_bytes(connection)}
+
+    before, started = await used(), monotonic()
+    await work()
+    seconds, after = monotonic() - started, await used()
+    a_job = {name: (after[name] - before[name]) / jobs for name in before}
+    return {"jobs_per_second": jobs / seconds, **a_job}
+
+
+def _watched(worker_pid: int | None, backend: int) -> dict[str, int]:
+    pids = {"worker_cpu_us": worker_pid} if worker_pid and _PROC.exists() else {}
     with suppress(OSError):
         if "postgres" in (_PROC / str(backend) / "comm").read_text():
-            return int(stat_fields(backend)[1])
-    return None
+            pids["server_cpu_us"] = int(stat_fields(backend)[1])
+    return pids
 
 
-def cpu_seconds(pid: int) -> float:
+def _cpu_seconds(pid: int) -> float:
     """CPU of a process and of its children, those that have ended included."""
-    total = sum(map(int, stat_fields(pid)[11:15])) / _TICKS
-    for child in _PROC.glob("[0-9]*"):
+    ticks = 0
+    for process in _PROC.glob("[0-9]*"):
         with suppress(OSError, IndexError):
-            fields = stat_fields(int(child.name))
-            if int(fields[1]) == pid:
-                total += sum(map(int, fields[11:15])) / _TICKS
-    return total
+            fields = stat_fields(int(process.name))
+            if pid in (int(process.name), int(fields[1])):
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def stat_fields(pid: int) -> list[str]:
@@ -73,64 +137,13 @@ def stat_fields(pid: int) -> list[str]:
     return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
+def payload_now() -> str:
+    """A payload with this instant, which its job is measured from."""
+    return json.dumps({"at": monotonic_ns()})
+
+
 def latencies(milliseconds: Sequence[float]) -> Figures:
-    """The usual quantiles."""
-    return {
-        "p50_ms": quantile(milliseconds, 0.5),
-        "p95_ms": quantile(milliseconds, 0.95),
-        "p99_ms": quantile(milliseconds, 0.99),
-        "max_ms": max(milliseconds),
-    }
-
-
-def quantile(values: Sequence[float], part: float) -> float:
-    """The value that this part of them does not exceed."""
-    ordered = sorted(values)
-    return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
-
-
-def number(value: float) -> str:
-    """The value with three or more digits."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def payload_at(instant: int, bytes_: int = 0) -> str:
-    """A payload with the instant that its job is measured from."""
-    return json.dumps({"at": instant, **padding(bytes_)})
-
-
-def padding(bytes_: int) -> dict[str, str]:
-    """Fields of so many bytes that no compression makes smaller."""
-    return {"text": os.urandom(bytes_ // 2).hex()} if bytes_ else {}
-
-
-async def insert_all(
-    inserts: Sequence[Insert], calls: int, rate: float | None = None
-) -> float:
-    """Call them so often in all, each one after the other.
-
-    Args:
-        inserts: One a connection.
-        calls: How many.
-        rate: Calls a second in all; by default as many as can be.
-
-    Returns:
-        The seconds that it took.
-    """
-    numbers = iter(range(calls))
-    started = monotonic()
-
-    async def insert_until_done(insert: Insert) -> None:
-        for n in numbers:
-            if rate is not None:
-                await asyncio.sleep(max(started + n / rate - monotonic(), 0))
-            await insert()
-
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for insert in inserts:
-                tasks.create_task(insert_until_done(insert))
-    except* FAULTS as failed:
-        # One is enough: what one connection is refused, the others are, too.
-        raise failed.exceptions[0] from None
-    return monotonic() - started
+    """The usual percentiles, and the greatest one."""
+    cuts = quantiles(milliseconds, n=100, method="inclusive")
+    percentiles = {f"p{percent}_ms": cuts[percent - 1] for percent in (50, 95, 99)}
+    return {**percentiles, "max_ms": max(milliseconds)}

@@ -1,13 +1,37 @@
-"""A worker whose handlers note how late they have begun."""
+"""The worker that is measured: its process, and what it runs there."""
 
+import os
+import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from pgwake.cli.bench.handlers import DELAYS
 from pgwake.cli.stage import WorkerChild
+from pgwake.jobs.registry import job
 from pgwake.settings import Settings
 
-START_SECONDS = 120.0
-POLL_SECONDS = 0.02
+# A worker as it is by default, but for the HTTP port, which is one of this machine's.
+COMMAND = (
+    *("-m", "pgwake", "run", "--import", __name__, "--http-port", "0"),
+    *("--log-format", "json", "--log-level", "info"),
+)
+# Nobody else's: what a worker declares of them is removed at the end.
+NOOP, LATENCY = "pgwake_bench_noop", "pgwake_bench_latency"
+
+POLL_SECONDS = 0.005
+_DELAYS = "PGWAKE_BENCH_DELAYS"  # the file that delays are noted in
+_file = os.open(os.environ.get(_DELAYS, os.devnull), os.O_WRONLY | os.O_APPEND)
+
+
+@job(NOOP)
+async def noop(**payload: Any) -> None:
+    """Do nothing, with whatever payload."""
+
+
+@job(LATENCY)
+async def latency(at: int) -> None:
+    """Note how long ago that instant was, in nanoseconds of CLOCK_MONOTONIC."""
+    os.write(_file, b"%.3f\n" % ((time.monotonic_ns() - at) / 1e6))
 
 
 class MeasuredWorker(WorkerChild):
@@ -24,36 +48,35 @@ class MeasuredWorker(WorkerChild):
         self._delays.touch()
         # Only what it is told to run, whatever is set for the workers of this place.
         self._environment |= {
-            DELAYS: str(self._delays),
+            _DELAYS: str(self._delays),
             "PGWAKE_HTTP_HANDLERS": "{}",
             "PGWAKE_EXEC_HANDLERS": "{}",
             "PGWAKE_WEBHOOKS": "false",
         }
 
     async def started(self, processes: int = 1) -> None:
-        """Wait until all its processes work.
-
-        Raises:
-            PgwakeError: It has ended, or has not started within two minutes.
-        """
-
-        async def have_started() -> bool:
-            log = self.log_path.read_text(errors="replace")
-            return log.count('"worker started"') >= processes
-
-        if not await self.wait_until(have_started, START_SECONDS, POLL_SECONDS):
-            raise self.error(f"has not started within {START_SECONDS:.0f} s")
+        """Wait until all its processes work, two minutes at most."""
+        await self._wait(self.log_path, '"worker started"', processes, 120, "started")
 
     async def delays(self, jobs: int, seconds: float = 60) -> list[float]:
-        """Wait until so many handlers have begun; by how many milliseconds too late.
+        """Wait until so many jobs have begun; by how many milliseconds too late."""
+        await self._wait(self._delays, "\n", jobs, seconds, f"begun {jobs} jobs")
+        return [float(line) for line in self._delays.read_text().splitlines()]
+
+    async def _wait(
+        self, path: Path, text: str, times: int, seconds: float, what: str
+    ) -> None:
+        """Wait until a file has a text so often.
 
         Raises:
-            PgwakeError: It has ended, or they have not begun in time.
+            PgwakeError: The worker has ended, or the time is over.
         """
 
-        async def have_begun() -> bool:
-            return self._delays.read_text().count("\n") >= jobs
+        def count() -> int:
+            return path.read_text(errors="replace").count(text)
 
-        if not await self.wait_until(have_begun, seconds, POLL_SECONDS):
-            raise self.error(f"has not begun {jobs} jobs within {seconds:.0f} s")
-        return [float(line) for line in self._delays.read_text().splitlines()]
+        async def is_there() -> bool:
+            return count() >= times
+
+        if not await self.wait_until(is_there, seconds, POLL_SECONDS):
+            raise self.error(f"has not {what} within {seconds:.0f} s")

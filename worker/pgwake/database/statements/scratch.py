@@ -4,19 +4,11 @@ from typing import NamedTuple
 
 from pgwake.database.statements import Connection
 
-_DENIED = """
-select 'insert into jobs'
-where not has_table_privilege('pgwake.jobs', 'insert')
-  and not has_column_privilege('pgwake.jobs', 'payload', 'insert')
-union all
-select 'delete from queues'
-where not has_table_privilege('pgwake.queues', 'delete')
-union all
-select format('call %s', p.proname)
+_MAY = """
+select bool_and(has_function_privilege(p.oid, 'execute'))
+  and has_table_privilege('pgwake.queues', 'delete')
 from pg_catalog.pg_proc as p
-where p.pronamespace = 'pgwake'::regnamespace
-  and p.proname in ('cancel_jobs', 'claim_batch', 'pause_queue', 'purge')
-  and not has_function_privilege(p.oid, 'execute')
+where p.pronamespace = 'pgwake'::regnamespace and p.proname in ('cancel_jobs', 'purge')
 """
 _TAKE = "select pg_try_advisory_lock(1885828976, hashtext($1))"
 _PATIENCE = "set statement_timeout = '10min'"  # a purge reads all that is kept
@@ -53,9 +45,10 @@ class Left(NamedTuple):
     cancelled: int
 
 
-async def denied(connection: Connection) -> list[str]:
-    """Return what the role may not do of what a tool with a queue of its own does."""
-    return [row[0] for row in await connection.fetch(_DENIED)]
+async def may(connection: Connection) -> bool:
+    """Whether the role may make a queue of its own, and remove it."""
+    is_allowed: bool = await connection.fetchval(_MAY)
+    return is_allowed
 
 
 async def take(connection: Connection, queue: str) -> bool:

@@ -77,7 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     common.add_argument("--json", type=Path, help="write all figures there")
     common.add_argument("--quick", action="store_true", help="small sizes, for a look")
-    parser = argparse.ArgumentParser("python -m tests.lab.benchmarks", usage=__doc__)
+    parser = argparse.ArgumentParser(
+        "python -m tests.lab.benchmarks", description=__doc__
+    )
     commands = parser.add_subparsers(dest="name", required=True)
     commands.add_parser("all", parents=[common], help="all, one after the other")
     for name, module in MODULES.items():

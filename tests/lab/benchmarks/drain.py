@@ -44,11 +44,13 @@ async def drained(
     policy: str = "",
 ) -> Figures:
     """Drain a backlog, with so many keys and under that policy of its queue."""
-    text = os.urandom(payload_bytes // 2).hex()  # no compression makes it smaller
+    payload: dict[str, object] = {"number": 1}
+    if payload_bytes:  # that no compression makes smaller
+        payload["text"] = os.urandom(payload_bytes // 2).hex()
     async with contender.database(bench) as (url, connection):
         await connection.execute(contender.hold)
         if policy:
             await connection.execute(f"update pgwake.queues set {policy}")
-        await contender.fill(connection, jobs, json.dumps({"text": text}), keys)
+        await contender.fill(connection, jobs, json.dumps(payload), keys)
         arguments = ("--queue", f"default:{slots}") if slots != 10 else ()
         return await contender.drain(url, connection, *arguments, processes=processes)

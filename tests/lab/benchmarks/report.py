@@ -43,14 +43,14 @@ def show_table(title: str, runs: Sequence[Run]) -> None:
     first, *others = dict.fromkeys(name for run in runs for name in run.figures)
     rows = []
     for condition, figures in medians(runs).items():
-        all_first = [one.figures[first] for one in runs if one.condition == condition]
+        values = [one.figures[first] for one in runs if one.condition == condition]
         rows.append(
             {
                 "condition": condition,
-                "runs": len(all_first),
-                first: f"{number(figures[first])} "
-                f"({number(min(all_first))} to {number(max(all_first))})",
-                **{n: number(figures[n]) if n in figures else "" for n in others},
+                "runs": len(values),
+                first: number(figures[first]),
+                "range": f"{number(min(values))} to {number(max(values))}",
+                **{name: number(figures[name]) for name in others if name in figures},
             }
         )
     say(title)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import SecretStr
 
 from pgwake.cli.bench.history import Record, read, rows, write
 from pgwake.cli.bench.measure import OTHERS, QUEUE, measure_round
@@ -91,8 +90,7 @@ async def _measure(
     server = EmbeddedServer() if settings.database_url is None else None
     if server is not None:
         await stack.enter_async_context(started(server))
-        url = SecretStr(server.url)
-        settings = settings.model_copy(update={"database_url": url, "listen_url": url})
+        settings = Settings.load(database_url=server.url, listen_url=server.url)
         await install(settings.dsn)
     connection = await stack.enter_async_context(
         scratch_queue(settings, QUEUE, (NOOP, LATENCY), in_production=in_production)

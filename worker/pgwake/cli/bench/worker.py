@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,10 @@ class MeasuredWorker(WorkerChild):
         Raises:
             PgwakeError: The worker has ended, or the time is over.
         """
-
-        def count() -> int:
-            return path.read_text(errors="replace").count(text)
+        read = partial(path.read_text, errors="replace")
 
         async def is_there() -> bool:
-            return count() >= times
+            return read().count(text) >= times
 
         if not await self.wait_until(is_there, seconds, POLL_SECONDS):
             raise self.error(f"has not {what} within {seconds:.0f} s")

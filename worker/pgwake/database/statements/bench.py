@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from pgwake.database.statements import Connection
 
-_WAL_BYTES = "select (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint"
-_ROUND_TRIP = "select 1"
+ROUND_TRIP = "select 1"
 # The smallest transaction that has something to flush; it touches no table.
-_COMMIT = "select pg_logical_emit_message(true, 'pgwake bench', '')"
+COMMIT = "select pg_logical_emit_message(true, 'pgwake bench', '')"
+_WAL_BYTES = "select (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint"
 _INSERT = """
 insert into pgwake.jobs (queue, kind, payload) select $1, $2, unnest($3::jsonb[])
 """
@@ -17,16 +17,6 @@ async def wal_bytes(connection: Connection) -> int:
     """Return how much WAL the server has ever written."""
     written: int = await connection.fetchval(_WAL_BYTES)
     return written
-
-
-async def round_trip(connection: Connection) -> None:
-    """Ask for nothing."""
-    await connection.fetchval(_ROUND_TRIP)
-
-
-async def commit(connection: Connection) -> None:
-    """Commit something that has to be flushed."""
-    await connection.fetchval(_COMMIT)
 
 
 async def insert(

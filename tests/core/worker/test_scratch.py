@@ -6,7 +6,7 @@ import re
 import asyncpg
 import pytest
 
-from pgwake.cli.scratch import scratch_queue
+from pgwake.cli.bench.scratch import scratch_queue
 from pgwake.errors import ConfigurationError
 from support import Connect, Connection, RoleUrl, wait_for
 from support.sql.helpers import call, claim, insert, insert_many, pair, rows, running

@@ -35,12 +35,11 @@ async def scratch_queue(
     kinds: Sequence[str],
     *,
     in_production: bool = False,
-    keep: bool = False,
 ) -> AsyncIterator[Connection]:
     """Have a queue that nobody else uses, empty at first and removed at the end.
 
     Its workers have to be stopped by then. What an earlier run has left, since it was
-    killed or told to keep it, is removed first. The queue belongs to the session that
+    killed, is removed first. The queue belongs to the session that
     this gives; it is removed by another, so that it does not matter if that is lost.
 
     Args:
@@ -48,7 +47,6 @@ async def scratch_queue(
         name: The queue's name.
         kinds: The kinds of its jobs; what workers declare of them is removed, too.
         in_production: Go on in an environment that is named production.
-        keep: Leave the queue and its jobs there.
 
     Yields:
         The session; its statements may take ten minutes.
@@ -65,13 +63,12 @@ async def scratch_queue(
         try:
             yield connection
         finally:
-            if not keep:
-                removal = asyncio.ensure_future(_remove_at_last(settings, name, kinds))
-                try:
-                    await asyncio.shield(removal)
-                except asyncio.CancelledError:
-                    await removal  # whoever is stopped now has it removed all the same
-                    raise
+            removal = asyncio.ensure_future(_remove_at_last(settings, name, kinds))
+            try:
+                await asyncio.shield(removal)
+            except asyncio.CancelledError:
+                await removal  # whoever is stopped now has it removed all the same
+                raise
     finally:
         connection.terminate()
 

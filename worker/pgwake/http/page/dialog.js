@@ -12,7 +12,6 @@ import { h } from './dom.js';
  * @param {{label, options: Array}} choice of [value, label]; without: resolves to true
  */
 export function ask({ title, text, action, isGrave = false, choice }) {
-  const { promise, resolve } = withResolvers();
   const select =
     choice &&
     h(
@@ -20,18 +19,18 @@ export function ask({ title, text, action, isGrave = false, choice }) {
       { name: 'choice' },
       choice.options.map(([value, label]) => h('option', { value }, label)),
     );
-  const leave = h('button', { type: 'button', onclick: () => dialog.close() }, 'Keep as it is');
+  const leave = h('button', {}, 'Keep as it is');
   const form = h(
     'form',
-    {},
+    { method: 'dialog' },
     h('h2', { id: 'question' }, title),
     h('p', { id: 'consequence' }, text),
     choice && h('label', {}, choice.label, select),
     h(
       'div',
-      { class: 'buttons' },
+      { class: 'row end' },
       leave,
-      h('button', { type: 'submit', class: isGrave ? 'grave' : 'main' }, action),
+      h('button', { value: 'yes', class: isGrave ? 'grave' : 'main' }, action),
     ),
   );
   const dialog = h(
@@ -39,26 +38,13 @@ export function ask({ title, text, action, isGrave = false, choice }) {
     { 'aria-labelledby': 'question', 'aria-describedby': 'consequence' },
     form,
   );
-  let answer = null;
-  form.addEventListener('submit', (event) => {
-    event.preventDefault();
-    answer = select ? select.value : true;
-    dialog.close();
-  });
-  dialog.addEventListener('close', () => {
-    dialog.remove();
-    resolve(answer);
-  });
   document.body.append(dialog);
   dialog.showModal();
-  (select || leave).focus();
-  return promise;
-}
-
-function withResolvers() {
-  let resolve;
-  const promise = new Promise((settle) => {
-    resolve = settle;
+  (select ?? leave).focus();
+  return new Promise((resolve) => {
+    dialog.addEventListener('close', () => {
+      dialog.remove();
+      resolve(dialog.returnValue === 'yes' ? (select?.value ?? true) : null);
+    });
   });
-  return { promise, resolve };
 }

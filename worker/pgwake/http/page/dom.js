@@ -83,9 +83,9 @@ export function keyed(parent, keyOf, make) {
 
 /** Say what came of an action; errors stay until they are dismissed. */
 export function say(text, isError = false) {
-  const close = h('button', { type: 'button', class: 'quiet', 'aria-label': 'Dismiss' }, 'Close');
-  const role = isError ? { class: 'notice error', role: 'alert' } : { class: 'notice' };
-  const notice = h('div', role, h('p', {}, text), close);
+  const close = h('button', { type: 'button', class: 'quiet end', 'aria-label': 'Dismiss' }, 'Close');
+  const role = isError && 'alert';
+  const notice = h('div', { class: 'row notice', role }, h('p', {}, text), close);
   close.addEventListener('click', () => notice.remove());
   const notices = document.getElementById('notices');
   notices.append(notice);

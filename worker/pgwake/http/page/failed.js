@@ -5,10 +5,10 @@ import { ask } from './dialog.js';
 import { h, setAttribute, setText, showLink } from './dom.js';
 import { address, filterForm } from './filters.js';
 import { count, counted, visible, visibleLines } from './format.js';
-import { names, times } from './running.js';
-import { numbers, table } from './table.js';
+import { names, numbers, table, times } from './table.js';
 
 const AT_ONCE = 10_000; // jobs, the most that one request may retry
+const CLIP = 200; // characters of a message that are shown
 
 export function failed(parameters, { act }) {
   const hint = h('p', { class: 'hint', role: 'status' });
@@ -24,8 +24,8 @@ export function failed(parameters, { act }) {
         label: 'Message',
         type: 'message',
         show(cell, { message }) {
-          const text = message == null ? '' : visibleLines(message);
-          setText(cell, text);
+          const text = visibleLines(message ?? '');
+          setText(cell, [...text].slice(0, CLIP).join(''));
           setAttribute(cell, 'title', text);
         },
       },
@@ -70,7 +70,7 @@ export function failed(parameters, { act }) {
 
 function showActions(cell, group, act) {
   if (!cell.firstChild) {
-    const button = h('button', { type: 'button', class: 'small' });
+    const button = h('button', { type: 'button' });
     button.addEventListener('click', () => act(button, () => retry(cell.group)));
     cell.replaceChildren(button, h('a', {}, 'List'));
   }

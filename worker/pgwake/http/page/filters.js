@@ -39,7 +39,7 @@ export function filterForm(page, fields, parameters) {
   const isFiltered = fields.some(({ name }) => parameters[name]);
   const form = h(
     'form',
-    { class: 'filters', role: 'search', 'aria-label': 'Filter' },
+    { class: 'row', role: 'search', 'aria-label': 'Filter' },
     inputs,
     h('button', { type: 'submit' }, 'Filter'),
     isFiltered && h('a', { href: address(page) }, 'Clear'),

@@ -118,7 +118,7 @@ export function showProgress(parent, progress, text) {
   }
   if (!parent.querySelector('progress')) {
     parent.replaceChildren(
-      h('span', { class: 'progress' }, h('progress', { 'aria-label': 'Progress' }), h('span')),
+      h('span', {}, h('progress', { 'aria-label': 'Progress' }), ' ', h('span')),
     );
   }
   const [bar, label] = parent.firstElementChild.children;

@@ -6,7 +6,7 @@ import { h, keyed, setText, showLink } from './dom.js';
 import { address } from './filters.js';
 import { showStatus, showTime, title, visible, visibleLines } from './format.js';
 import { jsonBox, short } from './json.js';
-import { table } from './table.js';
+import { table, times } from './table.js';
 
 const LIVE = ['waiting', 'pending', 'running'];
 const BOXES = ['payload', 'result', 'metadata', 'progress'];
@@ -22,17 +22,17 @@ const LINKS = {
 };
 
 export function job({ id }, { act }) {
-  const status = h('span');
+  const status = h('strong');
   const what = h('span');
   const cancel = h('button', { type: 'button', hidden: true }, 'Cancel job');
   const retry = h('button', { type: 'button', hidden: true }, 'Retry job');
-  const why = h('p', { class: 'explanation' });
+  const why = h('p', { class: 'whole' });
   const facts = h('dl', { class: 'facts' });
   const showFacts = keyed(facts, ([name]) => name, makeFact);
   const attempts = attemptsTable();
   const attemptsSection = section('Failed attempts', attempts.element);
   const boxes = new Map(BOXES.map((name) => [name, jsonBox(title(name))]));
-  const boxSections = BOXES.map((name) => section(title(name), boxes.get(name).element));
+  const boxSections = BOXES.map((name) => section(title(name), ...boxes.get(name).elements));
   const missing = h(
     'p',
     { class: 'empty', hidden: true },
@@ -44,8 +44,8 @@ export function job({ id }, { act }) {
     h(
       'div',
       { class: 'row' },
-      h('p', { class: 'job-status' }, status, what),
-      h('div', { class: 'buttons' }, cancel, retry),
+      h('p', { class: 'row job-status' }, status, what),
+      h('div', { class: 'end' }, cancel, retry),
     ),
     section('Why', why),
     attemptsSection,
@@ -147,15 +147,11 @@ function attemptsTable() {
     keyOf: ({ error, n }) => `${field(error, 'at')} ${n}`,
     columns: [
       { ...text('Attempt', 'attempt', 'id'), isHeader: true },
-      {
-        label: 'When',
-        type: 'number',
-        show: (cell, { error }) => showTime(cell, field(error, 'at')),
-      },
+      times('When', ({ error }) => field(error, 'at')),
       text('Reason', 'reason'),
       {
         label: 'Message',
-        type: 'message whole',
+        type: 'whole',
         show(cell, { error }) {
           if (cell.firstChild) return; // an attempt that is over does not change
           const message = field(error, 'message') ?? (Object(error) === error ? '' : short(error));

@@ -1,12 +1,11 @@
 // The list of jobs, newest first, page by page.
 
 import { get, query } from './api.js';
-import { h, setText } from './dom.js';
+import { h, keyed, setAttribute } from './dom.js';
 import { address, filterForm } from './filters.js';
 import { count, relative, showProgress, showStatus, showTime, title } from './format.js';
 import { short } from './json.js';
-import { jobIds, names } from './running.js';
-import { numbers, table } from './table.js';
+import { jobIds, names, numbers, table, times } from './table.js';
 
 const PAGE = 50;
 const STATUSES = ['', 'waiting', 'pending', 'running', 'completed', 'failed', 'cancelled'];
@@ -33,10 +32,10 @@ export function jobs(parameters) {
       numbers('Attempts', ({ attempt }) => attempt, count),
       {
         label: 'Progress',
-        type: 'text wide',
+        type: 'wide',
         show: (cell, { progress }) => showProgress(cell, progress, (value) => short(value, 40)),
       },
-      { label: 'Created', type: 'number', show: (cell, job) => showTime(cell, job.created_at) },
+      times('Created', (job) => job.created_at),
       {
         label: 'When',
         type: 'number wide',
@@ -48,7 +47,8 @@ export function jobs(parameters) {
       names('Worker', ({ worker }) => worker),
     ],
   });
-  const pages = h('nav', { class: 'pages', 'aria-label': 'Pages of jobs' });
+  const pages = h('nav', { 'aria-label': 'Pages of jobs' });
+  const showPages = keyed(pages, ([label]) => label, makePage);
   return {
     title: 'Jobs',
     element: h(
@@ -81,18 +81,14 @@ export function jobs(parameters) {
       if (after) links.push(['Newest', address('jobs', filters)]);
       if (found.next != null)
         links.push(['Older', address('jobs', { ...filters, after: found.next })]);
-      showPages(pages, links);
+      showPages(links);
     },
   };
 }
 
-function showPages(pages, links) {
-  while (pages.children.length > links.length) pages.lastElementChild.remove();
-  links.forEach(([label, href], n) => {
-    const link = pages.children[n] ?? pages.appendChild(h('a', { class: 'button' }));
-    link.href = href;
-    setText(link, label);
-  });
+function makePage([label]) {
+  const element = h('a', { class: 'button' }, label);
+  return { element, update: ([, href]) => setAttribute(element, 'href', href) };
 }
 
 function idForm() {
@@ -106,7 +102,7 @@ function idForm() {
   });
   const form = h(
     'form',
-    { class: 'filters', 'aria-label': 'Go to a job' },
+    { class: 'row', 'aria-label': 'Go to a job' },
     h('label', {}, 'Job id', input),
     h('button', { type: 'submit' }, 'Go'),
   );

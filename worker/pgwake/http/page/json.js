@@ -77,12 +77,12 @@ function write(value, length, newLine, gap) {
 /**
  * A box that shows JSON, its beginning only if it is long.
  *
- * @returns {{element, update(value)}}
+ * @returns {{elements, update(value)}}
  */
 export function jsonBox(label) {
   let shown;
   let isWhole = false;
-  const box = h('pre', { class: 'json', tabindex: '0', role: 'region', 'aria-label': label });
+  const box = h('pre', { tabindex: '0', role: 'region', 'aria-label': label });
   const more = h('button', { type: 'button', hidden: true }, '');
   const show = () => {
     const isLong = shown.length > CLIP && !isWhole;
@@ -96,7 +96,7 @@ export function jsonBox(label) {
     box.focus();
   });
   return {
-    element: h('div', { class: 'json-box' }, box, more),
+    elements: [box, more],
     update(value) {
       const text = pretty(value);
       if (text === shown) return;

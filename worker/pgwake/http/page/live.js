@@ -40,7 +40,8 @@ async function* eventsOf(response, isAlive) {
 /**
  * Keeps what is shown fresh, until it is stopped.
  *
- * @param {function} read reads what is shown, anew; its errors tell that the server is away
+ * @param {function} read reads what is shown, anew, until a signal that it gets; its errors
+ *   tell that the server is away
  * @param {function} concerns whether an event's data has to do with what is shown
  * @param {function} show is told the state: {name: live | polling | offline, since, error}
  */
@@ -54,8 +55,7 @@ export class Live {
   #isWanted = false;
   #readAt = 0;
   #isStreaming = false;
-  #isOffline;
-  #since = null;
+  #since; // when the server was lost; null: it is there; undefined: not yet known
   #lastId = null;
 
   constructor({ read, concerns, show }) {
@@ -82,7 +82,7 @@ export class Live {
     this.#readAt = Date.now();
     let problem;
     try {
-      await this.#read();
+      await this.#read(this.#stopping.signal);
     } catch (error) {
       problem = error;
     }
@@ -105,15 +105,13 @@ export class Live {
   }
 
   #tell(problem) {
-    this.#isOffline = problem !== undefined;
-    if (!this.#isOffline) this.#since = null;
-    else this.#since ??= Date.now();
+    this.#since = problem === undefined ? null : (this.#since ?? Date.now());
     this.#showState(problem);
   }
 
   #showState(problem) {
-    if (this.#isOffline === undefined) return; // nothing has been read yet
-    const name = this.#isOffline ? 'offline' : this.#isStreaming ? 'live' : 'polling';
+    if (this.#since === undefined) return;
+    const name = this.#since ? 'offline' : this.#isStreaming ? 'live' : 'polling';
     this.#show({ name, since: this.#since, problem });
   }
 
@@ -178,6 +176,6 @@ export class Live {
   #setStreaming(isStreaming) {
     if (this.#isStreaming === isStreaming) return;
     this.#isStreaming = isStreaming;
-    if (!this.#isOffline) this.#showState();
+    if (!this.#since) this.#showState();
   }
 }

@@ -83,18 +83,17 @@ const closeDialogs = () => document.querySelectorAll('dialog').forEach((dialog) 
 
 function fieldOf(element) {
   if (!main.contains(element)) return null;
-  return element.name ? `[name="${CSS.escape(element.name)}"]` : 'form.filters button';
+  return element.name ? `[name="${CSS.escape(element.name)}"]` : 'form button';
 }
 
 function start() {
   live?.stop();
-  const leaving = new AbortController();
   const { read, concerns = () => true } = view;
   const mine = new Live({
-    read: async () => {
+    read: async (signal) => {
       let refusal = null;
       try {
-        await read({ signal: leaving.signal });
+        await read({ signal });
       } catch (error) {
         // What was asked wrongly is no outage.
         if (!(error instanceof Problem && error.status < 500)) throw error;
@@ -112,11 +111,6 @@ function start() {
     concerns,
     show: showState,
   });
-  const stop = mine.stop.bind(mine);
-  mine.stop = () => {
-    stop();
-    leaving.abort();
-  };
   live = mine;
   live.refresh();
 }
@@ -136,14 +130,13 @@ const clock = (time) => new Date(time).toLocaleTimeString(undefined, { hour12: f
 
 function showState({ name, since, problem }) {
   const isOffline = name === 'offline';
-  connection.dataset.state = name;
+  connection.dataset.status = name;
   setText(connection, isOffline ? `offline since ${clock(since)}` : name);
   connection.title = {
     live: 'Changes are shown as they happen.',
     polling: 'Changes are shown within 5 seconds.',
     offline: 'The server or its database does not answer.',
   }[name];
-  document.body.classList.toggle('is-stale', isOffline);
   if (!isOffline) {
     setText(stale, '');
     return;
@@ -194,7 +187,6 @@ function showLogin(message = '') {
   readAt = null;
   navigation.hidden = true;
   document.getElementById('session').hidden = true;
-  document.body.classList.remove('is-stale');
   setText(stale, '');
   setText(connection, '');
   document.title = 'Log in - pgwake';
@@ -208,7 +200,7 @@ function showLogin(message = '') {
   });
   const form = h(
     'form',
-    { class: 'panel login' },
+    { class: 'login' },
     h('h1', {}, 'Log in'),
     // For password managers, which look for one.
     h('input', { autocomplete: 'username', value: 'pgwake', readonly: true, hidden: true }),

@@ -6,7 +6,7 @@ import { h, setAttribute, setText, showLink } from './dom.js';
 import { address } from './filters.js';
 import { count, counted, duration, now, rate, relative, visible } from './format.js';
 import { sparkline } from './sparkline.js';
-import { numbers, table } from './table.js';
+import { names, numbers, table } from './table.js';
 
 const SHOWN = 100; // queues, unless more are asked for
 const HISTORY_PERIOD = 10_000; // milliseconds; the server takes a sample each 10 s
@@ -45,10 +45,10 @@ export function overview(_, { act }) {
     {},
     Object.keys(ORDERS).map((name) => h('option', {}, name)),
   );
-  const shownCount = h('p', { class: 'hint', role: 'status' });
+  const shownCount = h('p', { class: 'hint end', role: 'status' });
   const tools = h(
     'div',
-    { class: 'filters', hidden: true },
+    { class: 'row', hidden: true },
     h('label', {}, 'Filter queues', filter),
     h('label', {}, 'Sort by', order),
     shownCount,
@@ -60,11 +60,12 @@ export function overview(_, { act }) {
     keyOf: (row) => row.queue,
     columns: [
       {
-        label: 'Queue',
-        type: 'name',
+        ...names(
+          'Queue',
+          ({ queue }) => queue,
+          (queue) => address('jobs', { queue }),
+        ),
         isHeader: true,
-        show: (cell, { queue }) =>
-          showLink(cell, address('jobs', { queue }), visible(queue), visible(queue)),
       },
       numbers('Pending', (row) => row.pending, estimated),
       numbers('Running', (row) => row.active_tasks, count),
@@ -96,11 +97,12 @@ export function overview(_, { act }) {
         }
         if (!cell.firstChild) {
           const line = sparkline();
-          cell.replaceChildren(line.element, h('span', { class: 'value' }));
+          cell.value = h('span', { class: 'note' });
+          cell.replaceChildren(h('span', {}, line.element, ' ', cell.value));
           cell.update = line.update;
         }
         cell.update(values, what, words);
-        setText(cell.lastChild, words(last(values)));
+        setText(cell.value, words(last(values)));
       },
     };
   }
@@ -177,9 +179,9 @@ const failedColumn = {
 
 function showState(cell, row, act) {
   if (!cell.firstChild) {
-    const button = h('button', { type: 'button', class: 'small' });
+    const button = h('button', { type: 'button' });
     button.addEventListener('click', () => act(button, () => change(cell.row)));
-    cell.replaceChildren(h('span', { class: 'state' }), button);
+    cell.replaceChildren(h('span', { class: 'warn' }), button);
   }
   cell.row = row;
   const [state, button] = cell.children;
@@ -229,10 +231,10 @@ function makeTotals() {
     { class: 'totals' },
     ['Queued', 'Running', 'Failed', 'Workers', 'Completed', 'Queue time', 'Run time'].map(
       (label) => {
-        const value = h('span', { class: 'figure' });
-        const note = h('span', { class: 'note' });
+        const value = h('dd', { class: 'figure' });
+        const note = h('dd', { class: 'note' });
         items.set(label, { value, note });
-        return h('div', {}, h('dt', {}, label), h('dd', {}, value, note));
+        return h('div', {}, h('dt', {}, label), value, note);
       },
     ),
   );
@@ -241,7 +243,7 @@ function makeTotals() {
     setText(items.get(label).note, note);
     items.get(label).value.classList.toggle('bad', isBad);
   };
-  items.get('Completed').value.parentElement.append(line.element);
+  items.get('Completed').value.parentElement.append(h('dd', {}, line.element));
   return {
     element,
     update(stats, history) {

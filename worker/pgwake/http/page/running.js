@@ -1,45 +1,13 @@
 // The jobs that run now, and who runs them.
 
 import { get } from './api.js';
-import { h, setText, showLink } from './dom.js';
+import { h, setText } from './dom.js';
 import { address } from './filters.js';
-import { count, counted, duration, now, showProgress, showTime, visible } from './format.js';
+import { count, counted, duration, now, showProgress } from './format.js';
 import { short } from './json.js';
-import { numbers, table } from './table.js';
+import { jobIds, names, numbers, table, times } from './table.js';
 
 const LIMIT = 200; // jobs that are listed
-
-/** A column of a name, whole in its title. */
-export const names = (label, valueOf, link) => ({
-  label,
-  type: 'name',
-  show(cell, item) {
-    const value = valueOf(item);
-    if (value == null) {
-      cell.replaceChildren();
-    } else if (link) {
-      showLink(cell, link(value), visible(value), visible(value));
-    } else {
-      setText(cell, visible(value));
-      cell.title = visible(value);
-    }
-  },
-});
-
-/** A column of a time. */
-export const times = (label, valueOf, words) => ({
-  label,
-  type: 'number',
-  show: (cell, item) => showTime(cell, valueOf(item), words),
-});
-
-/** The column of a job's id. */
-export const jobIds = {
-  label: 'Job',
-  type: 'id',
-  isHeader: true,
-  show: (cell, { id }) => showLink(cell, `#/jobs/${id}`, String(id)),
-};
 
 const since = (time) => duration(now() - Date.parse(time));
 const between = (from, to) => duration(Date.parse(to) - Date.parse(from));
@@ -60,16 +28,15 @@ export function running() {
       ),
       {
         label: 'Progress',
-        type: 'text wide',
+        type: 'wide',
         show: (cell, { progress }) => showProgress(cell, progress, short),
       },
       times('Runs for', (task) => task.started_at, since),
-      {
-        label: 'Waited',
-        type: 'number',
-        show: (cell, task) =>
-          showTime(cell, task.enqueued_at, () => between(task.enqueued_at, task.started_at)),
-      },
+      times(
+        'Waited',
+        (task) => task.enqueued_at,
+        (time, task) => between(time, task.started_at),
+      ),
       names(
         'Worker',
         ({ worker }) => worker,

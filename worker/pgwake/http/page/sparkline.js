@@ -48,10 +48,9 @@ function paths(values, top) {
  *   said, for the text that stands for the picture
  */
 export function sparkline() {
-  const area = svg('path', { class: 'area' });
-  const line = svg('path', { class: 'line' });
+  const area = svg('path', { stroke: 'none' });
+  const line = svg('path', { fill: 'none', 'vector-effect': 'non-scaling-stroke' });
   const element = svg('svg', {
-    class: 'sparkline',
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
     preserveAspectRatio: 'none',
     role: 'img',

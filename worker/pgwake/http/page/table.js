@@ -1,6 +1,7 @@
 // Tables that are kept up to date in place; on a narrow screen each row is a card.
 
-import { h, keyed, setText } from './dom.js';
+import { h, keyed, setText, showLink } from './dom.js';
+import { relative, showTime, visible } from './format.js';
 
 /**
  * A table.
@@ -24,10 +25,7 @@ export function table({ caption, columns, keyOf, empty }) {
     return {
       element: h('tr', { role: 'row' }, cells),
       update(item) {
-        columns.forEach(({ show }, n) => {
-          show(cells[n], item);
-          cells[n].classList.toggle('void', !cells[n].firstChild);
-        });
+        columns.forEach(({ show }, n) => show(cells[n], item));
       },
     };
   };
@@ -38,8 +36,7 @@ export function table({ caption, columns, keyOf, empty }) {
   const nothing = h('p', { class: 'empty' }, empty);
   const whole = h(
     'table',
-    { role: 'table' },
-    h('caption', {}, caption),
+    { role: 'table', 'aria-label': caption },
     h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, head)),
     body,
   );
@@ -64,3 +61,35 @@ export const numbers = (label, valueOf, words = (value) => String(value)) => ({
     cell.classList.toggle('zero', value != null && Number(value) === 0);
   },
 });
+
+/** A column of names, perhaps links; whole in their titles. */
+export const names = (label, valueOf, link) => ({
+  label,
+  type: 'name',
+  show(cell, item) {
+    const value = valueOf(item);
+    if (value == null) {
+      cell.replaceChildren();
+    } else if (link) {
+      showLink(cell, link(value), visible(value), visible(value));
+    } else {
+      setText(cell, visible(value));
+      cell.title = visible(value);
+    }
+  },
+});
+
+/** A column of times. */
+export const times = (label, valueOf, words = relative) => ({
+  label,
+  type: 'number',
+  show: (cell, item) => showTime(cell, valueOf(item), (time) => words(time, item)),
+});
+
+/** The column of a job's id. */
+export const jobIds = {
+  label: 'Job',
+  type: 'id',
+  isHeader: true,
+  show: (cell, { id }) => showLink(cell, `#/jobs/${id}`, String(id)),
+};

@@ -1,7 +1,6 @@
 """Real PostgreSQL for every test: one server a session, one database a test."""
 
 import contextlib
-import itertools
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from support import (
     psql,
     untimed,
 )
+from support.clones import cloned
 from support.tools import unpacked
 
 TEMPLATE = "pgwake_template"
@@ -36,9 +36,6 @@ SETTINGS = {
     "max_prepared_transactions": "10",
     "wal_level": "replica",
 }
-
-_serial = itertools.count(1)
-_left: list[str] = []  # the database of the test before, to be dropped
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -112,37 +109,8 @@ def database(
     server: EmbeddedServer, admin: psycopg.Connection, template: str
 ) -> Iterator[str]:
     """The URL of the test's own database, as its owner, who is no superuser."""
-    name = f"pgwake_test_{next(_serial)}"
-    # Copied as files (before 15 always): with fsync off four times as fast as by WAL.
-    strategy = "strategy file_copy" if admin.info.server_version >= 150000 else ""
-    admin.execute(
-        f"create database {name} template {template} owner {OWNER} {strategy}"
-    )
-    yield database_url(server, name)
-    _forget_prepared_transactions(server, admin, name)
-    # Not its own: for sessions that the test has just closed, but that have not ended
-    # yet, the server would wait a tenth of a second.
-    while _left:
-        admin.execute(f"drop database {_left.pop()} with (force)")
-    _left.append(name)
-
-
-def _forget_prepared_transactions(
-    server: EmbeddedServer, admin: psycopg.Connection, database: str
-) -> None:
-    """Roll back what would keep the database from being dropped."""
-    rollbacks = admin.execute(
-        "select format('rollback prepared %%L', gid) from pg_prepared_xacts"
-        " where database = %s",
-        [database],
-    ).fetchall()
-    if not rollbacks:
-        return
-    # Only a session of the same database may.
-    url = database_url(server, database, role="postgres")
-    with psycopg.connect(url, autocommit=True) as connection:
-        for (rollback,) in rollbacks:
-            connection.execute(rollback)
+    with cloned(server, admin, template) as url:
+        yield url
 
 
 @pytest.fixture

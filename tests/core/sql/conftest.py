@@ -2,6 +2,11 @@
 
 from support.sql.fixtures import (  # noqa: F401
     connect,
+    connection,
+    database,
+    other,
     pytest_ignore_collect,
+    pytest_itemcollected,
     session,
+    shared,
 )

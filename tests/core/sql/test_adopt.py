@@ -11,7 +11,10 @@ from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from support import Connect, Connection
 from support.sql.copies import clone, restore
+from support.sql.fixtures import fixture
 from support.sql.helpers import call, claim, insert, pair, refused, row_count, running
+
+pytestmark = pytest.mark.own_database  # which is copied while nobody is connected to it
 
 CLAIMS = ["claim_next_job()", "claim_jobs('default', 2)", "claim_batch('default', 2)"]
 # What a database holds, but for what tells it from others.
@@ -25,7 +28,7 @@ union all select 'stats', to_jsonb(t) - 'oldest_pending_age'
 """
 
 
-@pytest.fixture
+@fixture
 async def original(connection: Connection) -> Connection:
     """The test's database, guarded, with a job of each state and schedules."""
     await call(connection, "adopt", environment="production")

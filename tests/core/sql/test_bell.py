@@ -7,7 +7,8 @@ import pytest
 
 from core.sql.test_payloads_and_names import NAMES
 from support import Connect, Connection
-from support.sql.helpers import Listener, call, insert, refused, set_queue
+from support.sql.fixtures import fixture
+from support.sql.helpers import Listener, call, insert, refused, rolled_back, set_queue
 
 
 async def park(connection: Connection, queue: str = "default") -> bool:
@@ -15,7 +16,7 @@ async def park(connection: Connection, queue: str = "default") -> bool:
     return taken
 
 
-@pytest.fixture
+@fixture
 async def sleeper(connect: Connect) -> Connection:
     """A session that sleeps on its queue: it has the bell."""
     connection = await connect()
@@ -55,10 +56,9 @@ async def test_a_queue_may_wake_always(
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_each_queue_has_a_bell_of_its_own(
-    connect: Connect, connection: Connection, name: str
+    connection: Connection, other: Connection, name: str
 ) -> None:
     assert await park(connection, name)
-    other = await connect()
     assert not await park(other, name)
 
     for near in {name.upper(), name.lower(), f" {name}", f"{name[:60]}x"} - {name}:
@@ -89,10 +89,8 @@ async def test_it_can_be_taken_again_after(
 async def test_a_rollback_does_not_give_it_up(
     connection: Connection, sleeper: Connection
 ) -> None:
-    transaction = sleeper.transaction()
-    await transaction.start()
-    assert await park(sleeper, "other")
-    await transaction.rollback()
+    async with rolled_back(sleeper):
+        assert await park(sleeper, "other")
 
     assert not await park(connection, "other")
 
@@ -130,10 +128,9 @@ async def test_one_may_go_on_duty_muted_and_off_again(
 
 
 async def test_who_hears_the_baton_finds_the_bell_free(
-    connect: Connect, sleeper: Connection
+    other: Connection, sleeper: Connection
 ) -> None:
     heard = asyncio.Event()
-    other = await connect()
     await other.add_listener("pgwake_baton", lambda *_: heard.set())
     await call(sleeper, "unpark")
     await asyncio.wait_for(heard.wait(), 5)
@@ -172,9 +169,8 @@ async def test_a_probe_does_not_deceive_who_takes_the_bell(
 
 
 async def test_a_bell_that_somebody_keeps_without_duty_is_told(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     await other.execute("select pg_advisory_lock_shared(pgwake.bell_key('q'))")
     with refused("55P03"):
         await park(connection, "q")

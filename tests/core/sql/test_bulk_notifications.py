@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from support import Connect, Connection
+from support.sql.fixtures import fixture
 from support.sql.helpers import Listener, insert_many, set_queue
 
 
-@pytest.fixture
+@fixture
 async def listener(connect: Connect) -> Listener:
     """A session that sleeps on the queue default."""
     return await Listener.with_bells(await connect(), "default")

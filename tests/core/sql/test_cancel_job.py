@@ -1,10 +1,9 @@
-import asyncio
-
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
     ABSENT,
+    blocking,
     call,
     claim,
     insert,
@@ -14,7 +13,6 @@ from support.sql.helpers import (
     refused,
     running,
     status,
-    waits,
 )
 
 
@@ -88,47 +86,32 @@ async def test_a_cancelled_job_is_not_claimed(connection: Connection) -> None:
 
 
 async def test_a_cancel_that_waits_for_a_claim_asks_the_worker(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     job_id = await insert(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    await claim(connection)
-    task = asyncio.create_task(cancel(other, job_id))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, cancel(other, job_id)) as task:
+        await claim(connection)
 
     assert await task == "cancel_requested"
     assert await status(connection, job_id) == "running"
 
 
 async def test_a_cancel_that_waits_for_an_end_tells_how_it_ended(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     held = await running(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    await call(connection, "complete_job", **pair(held))
-    task = asyncio.create_task(cancel(other, held["id"]))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, cancel(other, held["id"])) as task:
+        await call(connection, "complete_job", **pair(held))
 
     assert await task == "completed"
 
 
 async def test_a_cancel_that_waits_for_a_retry_cancels_it(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     held = await running(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    assert await call(connection, "fail_job", **pair(held)) == "retry"
-    task = asyncio.create_task(cancel(other, held["id"]))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, cancel(other, held["id"])) as task:
+        assert await call(connection, "fail_job", **pair(held)) == "retry"
 
     assert await task == "cancelled"
     assert await status(connection, held["id"]) == "cancelled"

@@ -6,6 +6,7 @@ import pytest
 from support import Connect, Connection
 from support.sql.helpers import (
     Listener,
+    blocking,
     call,
     claim,
     insert,
@@ -18,7 +19,6 @@ from support.sql.helpers import (
     rows,
     running,
     status,
-    waits,
 )
 
 
@@ -162,33 +162,23 @@ async def test_what_can_not_be_meant_is_refused(
 
 
 async def test_one_that_ends_while_it_is_waited_for_is_said_to_be_missed(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     held = await running(connection)
     await insert(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    await call(connection, "complete_job", **pair(held))
-    task = asyncio.create_task(cancel(other, kind="noop"))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, cancel(other, kind="noop")) as task:
+        await call(connection, "complete_job", **pair(held))
 
     assert await task == {"cancelled": 1, "missed": 1}
     assert await status(connection, held["id"]) == "completed"
 
 
 async def test_one_that_is_claimed_while_it_is_waited_for_is_asked(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     job_id = await insert(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    await claim(connection)
-    task = asyncio.create_task(cancel(other, kind="noop"))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, cancel(other, kind="noop")) as task:
+        await claim(connection)
 
     assert await task == {"cancel_requested": 1}
     assert await status(connection, job_id) == "running"

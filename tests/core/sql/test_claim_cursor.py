@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support import Connect, Connection
+from support.sql.fixtures import fixture
 from support.sql.helpers import (
     Row,
     call,
@@ -18,10 +19,13 @@ from support.sql.helpers import (
     pairs,
     refused,
     row_count,
+    row_locked,
     rows,
     set_clock,
 )
 from support.sql.plans import buffers
+
+pytestmark = pytest.mark.own_database  # where no test before has left dead entries
 
 BATCH = {"queue": "default", "count": 100}
 GARBAGE: list[Any] = [
@@ -39,7 +43,7 @@ GARBAGE: list[Any] = [
 ]
 
 
-@pytest.fixture
+@fixture
 async def old_snapshot(connect: Connect) -> Connection:
     """A session with an old snapshot, under which nothing dead can be removed."""
     holder = await connect()
@@ -216,7 +220,7 @@ async def test_the_cursor_goes_when_vacuum_has_been_there(
     assert row["cursor"] is None
 
 
-@pytest.fixture
+@fixture
 async def cursor(connection: Connection, old_snapshot: Connection) -> Any:
     """A cursor past 3,000 dead entries; the queue is empty."""
     assert not old_snapshot.is_closed()
@@ -455,14 +459,10 @@ async def test_a_paused_queue_keeps_the_cursor(
 
 
 async def test_a_locked_job_before_the_cursors_end_is_told(
-    connect: Connect, connection: Connection, cursor: Any
+    connection: Connection, other: Connection, cursor: Any
 ) -> None:
     job_id = await insert(connection)
-    other = await connect()
-    async with other.transaction():
-        await other.execute(
-            "select from pgwake.jobs_live where id = $1 for update", job_id
-        )
+    async with row_locked(other, job_id):
         row = await claim_batch(connection, 2, cursor=cursor)
         assert (row["ids"], row["next_run_at"] <= row["claimed_at"]) == ([], True)
         cost = await buffers(connection, "claim_batch", **BATCH, cursor=cursor)

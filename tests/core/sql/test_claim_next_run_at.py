@@ -14,6 +14,8 @@ from support.sql.helpers import (
     insert_many,
     job,
     pair,
+    rolled_back,
+    row_locked,
     set_clock,
     set_queue,
 )
@@ -64,7 +66,7 @@ async def test_next_run_at_of_suspects_is_theirs(connection: Connection) -> None
 @pytest.mark.parametrize(("crash_count", "suspects"), CLAIMS)
 @pytest.mark.parametrize("held_by", ["a lock", "a claim", "an end"])
 async def test_a_due_job_that_somebody_has_locked_is_told(
-    connect: Connect,
+    other: Connection,
     connection: Connection,
     crash_count: int,
     suspects: bool,
@@ -73,20 +75,17 @@ async def test_a_due_job_that_somebody_has_locked_is_told(
     job_id = await insert(connection, crash_count=crash_count)
     await later(connection, priority=9, crash_count=crash_count)
     arguments: dict[str, Any] = {"suspects": suspects}
-    other = await connect()
-    transaction = other.transaction()
-    await transaction.start()
-    if held_by == "a lock":
-        await other.execute("select from pgwake.jobs_live for no key update")
-    elif held_by == "a claim":
-        assert (await claim_batch(other, **arguments))["ids"] == [job_id]
-    else:
-        await call(other, "cancel_job", job_id=job_id)
+    async with rolled_back(other):
+        if held_by == "a lock":
+            await other.execute("select from pgwake.jobs_live for no key update")
+        elif held_by == "a claim":
+            assert (await claim_batch(other, **arguments))["ids"] == [job_id]
+        else:
+            await call(other, "cancel_job", job_id=job_id)
 
-    row = await claim_batch(connection, 2, **arguments)
-    assert row["ids"] == []
-    assert row["next_run_at"] <= row["claimed_at"]
-    await transaction.rollback()
+        row = await claim_batch(connection, 2, **arguments)
+        assert row["ids"] == []
+        assert row["next_run_at"] <= row["claimed_at"]
     assert (await claim_batch(connection, **arguments))["ids"] == [job_id]
 
 
@@ -104,54 +103,41 @@ async def test_a_due_job_that_somebody_has_claimed_is_told_no_more(
 
 
 async def test_a_claim_that_got_some_tells_of_those_it_could_not_get(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     locked = await insert(connection)
     job_id = await insert(connection)
-    other = await connect()
-    async with other.transaction():
-        await other.execute(
-            "select from pgwake.jobs_live where id = $1 for update", locked
-        )
+    async with row_locked(other, locked):
         row = await claim_batch(connection, 2)
         assert row["ids"] == [job_id]
         assert row["next_run_at"] == (await job(connection, locked))["run_at"]
 
 
 async def test_a_locked_job_of_any_priority_is_told(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     ids = [await insert(connection, priority=priority) for priority in (9, 0, -9)]
-    other = await connect()
     for locked in ids:
-        async with other.transaction():
-            await other.execute(
-                "select from pgwake.jobs_live where id = $1 for update", locked
-            )
-            transaction = connection.transaction()
-            await transaction.start()
+        async with row_locked(other, locked), rolled_back(connection):
             row = await claim_batch(connection, 3)
             assert locked not in row["ids"]
             assert row["next_run_at"] == (await job(connection, locked))["run_at"]
-            await transaction.rollback()
 
 
 async def test_a_pause_is_told_before_a_locked_job(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await insert(connection)
     until = await connection.fetchval("select now() + interval '1 hour'")
     await set_queue(connection, paused_until=until)
-    other = await connect()
     async with other.transaction():
         await other.execute("select from pgwake.jobs_live for update")
         assert (await claim_batch(connection))["next_run_at"] == until
 
 
 async def test_a_job_that_is_not_committed_yet_is_not_told(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     async with other.transaction():
         await insert(other)
         assert (await claim_batch(connection))["next_run_at"] is None

@@ -56,9 +56,8 @@ async def test_a_job_comes_as_a_claim_has_it(
 
 
 async def test_without_a_job_it_goes_on_duty(
-    connection: Connection, connect: Connect
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
 
     row = await ask(connection)
 
@@ -141,9 +140,8 @@ async def test_off_duty_it_claims_when_its_poll_is_due(
 
 @pytest.mark.parametrize("since", ["4000000000", "-4000000000"])
 async def test_a_clock_that_was_put_back_makes_nobody_spin_or_sleep(
-    connection: Connection, connect: Connect, since: str
+    connection: Connection, other: Connection, since: str
 ) -> None:
-    other = await connect()
     if since.startswith("-"):
         await call(other, "park")
     await ask(connection)
@@ -196,13 +194,12 @@ async def test_after_a_job_it_begins_anew(connection: Connection) -> None:
 
 
 async def test_it_is_on_duty_for_several_queues(
-    connection: Connection, connect: Connect
+    connection: Connection, other: Connection
 ) -> None:
     await ask(connection, "a")
     await ask(connection, "b")
     await insert(connection, queue="a")
     assert (await ask(connection, "a"))["id"] is not None
-    other = await connect()
     assert (await is_free(other, "a"), await is_free(other, "b")) == (True, False)
 
 

@@ -13,6 +13,7 @@ from support.sql.helpers import (
     claim_batch,
     insert,
     insert_many,
+    rolled_back,
     rows,
     set_clock,
     set_queue,
@@ -102,10 +103,9 @@ async def test_never_more_than_asked_with_all_joins_but_nested_loops_off(
 
 
 async def test_an_open_claim_hides_its_jobs_only(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await insert_many(connection, 10)
-    other = await connect()
     async with connection.transaction():
         first = await claim(connection, 2)
         second = await claim(other, 2)
@@ -116,26 +116,22 @@ async def test_an_open_claim_hides_its_jobs_only(
 
 
 async def test_an_open_change_of_policy_holds_up_no_claim(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await set_queue(connection, max_attempts=3)
     await insert_many(connection, 4)
-    other = await connect()
     async with connection.transaction():
         await set_queue(connection, max_attempts=4)
         assert len(await claim(other, 2)) == 2
 
 
 async def test_a_claim_that_rolls_back_leaves_the_job_to_others(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     job_id = await insert(connection)
-    other = await connect()
-    transaction = connection.transaction()
-    await transaction.start()
-    await claim(connection)
-    assert await claim(other) == []
-    await transaction.rollback()
+    async with rolled_back(connection):
+        await claim(connection)
+        assert await claim(other) == []
 
     (claimed,) = await claim(other)
     assert (claimed["id"], claimed["attempt"]) == (job_id, 1)
@@ -143,11 +139,10 @@ async def test_a_claim_that_rolls_back_leaves_the_job_to_others(
 
 @pytest.mark.parametrize("crash_count", [1, 2])
 async def test_two_claimers_of_what_crashed_never_share_one(
-    connect: Connect, connection: Connection, crash_count: int
+    connection: Connection, other: Connection, crash_count: int
 ) -> None:
     for _ in range(2):
         await insert(connection, crash_count=crash_count)
-    other = await connect()
     arguments: dict[str, Any] = {"count": 1, "suspects": crash_count == 2}
     async with connection.transaction():
         first = await claim_batch(connection, **arguments)

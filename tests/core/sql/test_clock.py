@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import call, insert, job, pair, running, set_clock
 
 DAY = timedelta(days=1)
@@ -33,9 +33,8 @@ async def test_an_empty_setting_moves_nothing(connection: Connection) -> None:
 
 
 async def test_other_sessions_keep_their_own_clock(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     await set_clock(connection, "1 hour")
 
     assert await other.fetchval("select pgwake.now() = now()")

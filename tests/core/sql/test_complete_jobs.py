@@ -1,14 +1,14 @@
 """complete_jobs, and complete_job which is a batch of one."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
     ABSENT,
     Row,
+    blocking,
     call,
     claim,
     insert_many,
@@ -20,7 +20,6 @@ from support.sql.helpers import (
     running,
     set_clock,
     sweep,
-    waits,
 )
 
 
@@ -169,16 +168,13 @@ async def test_a_lease_that_ran_out_is_still_held_until_it_is_swept(
 
 
 async def test_two_who_complete_the_same_job_are_both_told_it_is_done(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     held = await running(connection)
-    other = await connect()
-    transaction = connection.transaction()
-    await transaction.start()
-    await call(connection, "complete_job", **pair(held))
-    task = asyncio.create_task(call(other, "complete_jobs", **pairs(held)))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(
+        connection, other, call(other, "complete_jobs", **pairs(held))
+    ) as task:
+        await call(connection, "complete_job", **pair(held))
 
     assert await task == ["completed"]
     counts = "select count(*), sum(completed) from pgwake.tallies where completed > 0"

@@ -16,6 +16,8 @@ from support.sql.helpers import (
     pair,
     pairs,
     refused,
+    rolled_back,
+    row_locked,
     rows,
     running,
     set_clock,
@@ -104,10 +106,9 @@ async def test_as_many_of_a_key_run_at_once_as_its_limit_says(
 
 
 async def test_two_open_claims_never_exceed_a_limit(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     k1, _, z1 = await keyed(connection, "k", "k", "z")
-    other = await connect()
     async with connection.transaction():
         assert await ids(connection, 1) == [k1]
         assert await ids(other, 1) == [z1]
@@ -119,25 +120,21 @@ async def test_two_open_claims_never_exceed_a_limit(
 
 
 async def test_a_claim_that_rolls_back_gives_the_room_back(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     first, _ = await keyed(connection, "a", "a")
-    other = await connect()
-    transaction = connection.transaction()
-    await transaction.start()
-    assert await ids(connection) == [first]
-    assert await ids(other) == []
-    assert await call(other, "next_run_at") <= await call(other, "now")
-    await transaction.rollback()
+    async with rolled_back(connection):
+        assert await ids(connection) == [first]
+        assert await ids(other) == []
+        assert await call(other, "next_run_at") <= await call(other, "now")
 
     assert await ids(other) == [first]
 
 
 async def test_a_claim_in_a_savepoint_that_rolls_back_does_too(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     first, _ = await keyed(connection, "a", "a")
-    other = await connect()
     async with connection.transaction():
         await connection.execute("savepoint before")
         assert await ids(connection) == [first]
@@ -147,10 +144,9 @@ async def test_a_claim_in_a_savepoint_that_rolls_back_does_too(
 
 
 async def test_an_open_claim_holds_back_no_more_keys_than_it_has_jobs(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     made = await keyed(connection, *"abcdefgh")
-    other = await connect()
     async with connection.transaction():
         mine = await ids(connection, 3)
         theirs = await ids(other)
@@ -413,12 +409,10 @@ async def test_keys_take_turns_however_many_jobs_each_has(
 
 
 async def test_a_job_somebody_has_locked_is_looked_for_again(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     (first,) = await keyed(connection, "a")
-    other = await connect()
-    async with other.transaction():
-        await other.execute("select from pgwake.jobs where id = $1 for update", first)
+    async with row_locked(other, first):
         assert await ids(connection) == []
         row = await claim_batch(connection)
         assert row["next_run_at"] - row["claimed_at"] < timedelta(seconds=1)

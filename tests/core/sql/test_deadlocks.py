@@ -13,6 +13,7 @@ from support.sql.helpers import (
     claim,
     insert_many,
     pairs,
+    row_locked,
     rows,
     set_clock,
     waits,
@@ -36,10 +37,7 @@ async def test_two_batches_take_turns(
     await call(connection, "cancel_job", job_id=held[1]["id"])
     one, two = await connect(), await connect()
     # Both start while the first job is locked, so that they meet in the middle.
-    async with connection.transaction():
-        await connection.execute(
-            "select from pgwake.jobs_live where id = $1 for update", held[0]["id"]
-        )
+    async with row_locked(connection, held[0]["id"]):
         tasks = [asyncio.create_task(call(one, first, **pairs(*held)))]
         await waits(one, tasks[0], connection)
         jobs = held[::-1] if is_reversed else held

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support import Connect, Connection
-from support.sql.helpers import Row, call, refused, waits
+from support.sql.helpers import Row, blocking, call, refused, waits
 
 WHOLE: dict[str, Any] = {
     "max_attempts": 3,
@@ -226,16 +226,11 @@ async def test_kinds_are_written_in_order_of_their_names(
 
 
 async def test_an_older_worker_that_waited_for_a_newer_one_changes_nothing(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other, observer = await connect(), await connect()
     await declare(connection, max_attempts=1)
-    transaction = connection.transaction()
-    await transaction.start()
-    await declare(connection, "2", max_attempts=2)
-    task = asyncio.create_task(declare(other, "1", max_attempts=3))
-    await waits(other, task, observer)
-    await transaction.commit()
+    async with blocking(connection, other, declare(other, "1", max_attempts=3)) as task:
+        await declare(connection, "2", max_attempts=2)
 
     assert await task == 0
     assert await attempts(connection) == 2

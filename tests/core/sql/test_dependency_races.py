@@ -11,6 +11,7 @@ import pytest
 from support import Connect, Connection
 from support.sql.helpers import (
     Row,
+    blocking,
     call,
     claim,
     claim_batch,
@@ -19,6 +20,8 @@ from support.sql.helpers import (
     pair,
     pairs,
     refused,
+    rolled_back,
+    row_locked,
     set_clock,
     status,
     waits,
@@ -55,10 +58,9 @@ async def ids_later(connection: Connection) -> list[int]:
 
 
 async def test_a_child_that_comes_while_its_parents_end_is_uncommitted(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     held = await running_parent(connection)
-    other = await connect()
     async with other.transaction():
         await complete(other, held)
         joined = await child(connection, held["id"])
@@ -69,16 +71,13 @@ async def test_a_child_that_comes_while_its_parents_end_is_uncommitted(
 
 
 async def test_a_child_whose_parents_end_is_rolled_back_goes_on_waiting(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     held = await running_parent(connection)
-    other = await connect()
-    transaction = other.transaction()
-    await transaction.start()
-    await complete(other, held)
-    joined = await child(connection, held["id"])
-    assert await ids(connection) == []
-    await transaction.rollback()
+    async with rolled_back(other):
+        await complete(other, held)
+        joined = await child(connection, held["id"])
+        assert await ids(connection) == []
     assert await ids_later(connection) == []
     await complete(connection, held)
     assert await ids(connection) == [joined]
@@ -86,10 +85,9 @@ async def test_a_child_whose_parents_end_is_rolled_back_goes_on_waiting(
 
 @pytest.mark.parametrize("policy", ["cancel", "run"])
 async def test_a_parent_that_fails_while_it_is_locked_counts_as_failed(
-    connect: Connect, connection: Connection, policy: str
+    connection: Connection, other: Connection, policy: str
 ) -> None:
     held = await running_parent(connection)
-    other = await connect()
     async with other.transaction():
         await call(other, "fail_job", **pair(held), retryable=False)
         joined = await child(connection, held["id"], on_parent_failure=policy)
@@ -100,10 +98,9 @@ async def test_a_parent_that_fails_while_it_is_locked_counts_as_failed(
 
 
 async def test_a_parent_that_ends_before_its_child_commits_lets_it_in(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     held = await running_parent(connection)
-    other = await connect()
     async with other.transaction():
         joined = await child(other, held["id"])
         await complete(connection, held)
@@ -117,10 +114,10 @@ async def test_who_ends_a_parent_waits_for_who_looks_at_its_child_and_frees_it(
     held = await running_parent(connection)
     joined = await child(connection, held["id"])
     looking, ending = await connect(), await connect()
-    async with looking.transaction():
+    async with blocking(
+        looking, ending, call(ending, "complete_jobs", **pairs(held))
+    ) as task:
         assert await ids(looking) == []
-        task = asyncio.create_task(call(ending, "complete_jobs", **pairs(held)))
-        await waits(ending, task, connection)
     assert await task == COMPLETED
     assert await ids(connection) == [joined]
 
@@ -131,12 +128,10 @@ async def test_who_ends_a_parent_frees_no_child_whose_look_was_rolled_back(
     held = await running_parent(connection)
     joined = await child(connection, held["id"])
     looking, ending = await connect(), await connect()
-    transaction = looking.transaction()
-    await transaction.start()
-    assert await ids(looking) == []
-    task = asyncio.create_task(call(ending, "complete_jobs", **pairs(held)))
-    await waits(ending, task, connection)
-    await transaction.rollback()
+    async with rolled_back(looking):
+        assert await ids(looking) == []
+        task = asyncio.create_task(call(ending, "complete_jobs", **pairs(held)))
+        await waits(ending, task, connection)
     assert await task == COMPLETED
     assert await ids(connection) == [joined]
 
@@ -152,14 +147,12 @@ async def test_who_ends_a_parent_by_an_old_snapshot_has_to_repeat_it(
         children = [await child(connection, held["id"])]
         assert await ids(connection) == []
     ending = await connect()
-    transaction = ending.transaction(isolation=isolation)
-    await transaction.start()
-    await ending.execute("select from pgwake.jobs")
-    children.append(await child(connection, held["id"]))
-    assert await ids(connection) == []
-    with pytest.raises(asyncpg.SerializationError):
-        await complete(ending, held)
-    await transaction.rollback()
+    async with rolled_back(ending, isolation=isolation):
+        await ending.execute("select from pgwake.jobs")
+        children.append(await child(connection, held["id"]))
+        assert await ids(connection) == []
+        with pytest.raises(asyncpg.SerializationError):
+            await complete(ending, held)
 
     async with ending.transaction(isolation=isolation):
         await complete(ending, held)
@@ -167,13 +160,12 @@ async def test_who_ends_a_parent_by_an_old_snapshot_has_to_repeat_it(
 
 
 async def test_a_claim_under_repeatable_read_leaves_children_to_others(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     held = await running_parent(connection)
     joined = await child(connection, held["id"])
     await complete(connection, held)
     plain = await insert(connection)
-    other = await connect()
     async with other.transaction(isolation="repeatable_read"):
         assert await ids(other) == [plain]
         row = await claim_batch(other)
@@ -204,15 +196,11 @@ async def test_two_parents_that_end_at_once_free_their_child(
 
 
 async def test_a_parent_locked_by_a_stranger_is_seen_again_when_it_is_free(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     free, locked = await running_parent(connection), await running_parent(connection)
     joined = await child(connection, free["id"], locked["id"])
-    other = await connect()
-    async with other.transaction():
-        await other.execute(
-            "select from pgwake.jobs_live where id = $1 for update", locked["id"]
-        )
+    async with row_locked(other, locked["id"]):
         assert await ids(connection) == []
         assert (await job(connection, free["id"]))["has_children"] is True
         assert await ids_later(connection) == []
@@ -224,16 +212,12 @@ async def test_a_parent_locked_by_a_stranger_is_seen_again_when_it_is_free(
 
 
 async def test_a_locked_child_is_looked_at_again_when_it_is_free(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     held = await running_parent(connection)
     joined = await child(connection, held["id"])
     await complete(connection, held)
-    other = await connect()
-    async with other.transaction():
-        await other.execute(
-            "select from pgwake.jobs_live where id = $1 for update", joined
-        )
+    async with row_locked(other, joined):
         row = await claim_batch(connection)
         assert row["ids"] == []
         assert row["next_run_at"] is not None
@@ -241,29 +225,25 @@ async def test_a_locked_child_is_looked_at_again_when_it_is_free(
 
 
 async def test_a_look_that_another_has_is_not_waited_for(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     held = await running_parent(connection)
     joined = await child(connection, held["id"])
     await complete(connection, held)
-    other = await connect()
-    transaction = other.transaction()
-    await transaction.start()
-    assert await ids(other) == [joined]
-    row = await claim_batch(connection)
-    assert row["ids"] == []
-    assert row["next_run_at"] <= row["claimed_at"], "his rollback tells nobody"
-    await transaction.rollback()
+    async with rolled_back(other):
+        assert await ids(other) == [joined]
+        row = await claim_batch(connection)
+        assert row["ids"] == []
+        assert row["next_run_at"] <= row["claimed_at"], "his rollback tells nobody"
     assert await ids(connection) == [joined]
 
 
 async def test_a_child_cancelled_while_its_parent_ends_is_not_let_in(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     held = await running_parent(connection)
     joined = await child(connection, held["id"])
     assert await ids(connection) == []
-    other = await connect()
     async with other.transaction():
         assert await call(other, "cancel_job", job_id=joined) == "cancelled"
         await complete(connection, held)
@@ -306,9 +286,8 @@ async def test_a_child_retried_while_its_parent_ends_is_not_lost(
 
 
 async def test_a_child_is_refused_whose_parent_nobody_else_sees_yet(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     async with other.transaction():
         parent = await insert(other)
         with refused("PW003"):

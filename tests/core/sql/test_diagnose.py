@@ -17,6 +17,7 @@ from pgwake.database.install import install
 from pgwake.database.statements import SCHEMA_VERSION
 from support import OWNER, Connect, Connection, database_url, wait_for
 from support.sql import release
+from support.sql.fixtures import fixture
 from support.sql.helpers import (
     Listener,
     Row,
@@ -30,6 +31,8 @@ from support.sql.helpers import (
     set_queue,
 )
 
+pytestmark = pytest.mark.own_database  # which looks for sessions, dead rows and more
+
 __all__ = ["empty_database"]
 
 TRIGGERS = """
@@ -42,7 +45,7 @@ order by 1, 2
 """
 
 
-@pytest.fixture
+@fixture
 async def connection(connect: Connect, connection: Connection) -> Connection:
     """The test's database, which is a clone of the template, as one that is not."""
     await connection.execute(

@@ -4,7 +4,16 @@ from typing import Any
 import pytest
 
 from support import Connection
-from support.sql.helpers import call, claim, insert, job, refused, set_clock, set_queue
+from support.sql.helpers import (
+    call,
+    claim,
+    insert,
+    job,
+    refused,
+    rolled_back,
+    set_clock,
+    set_queue,
+)
 
 
 async def test_a_job_needs_no_more_than_its_kind(connection: Connection) -> None:
@@ -67,10 +76,8 @@ async def test_a_paused_queue_takes_jobs_but_gives_none(connection: Connection) 
 async def test_it_belongs_to_the_callers_transaction(
     connection: Connection,
 ) -> None:
-    transaction = connection.transaction()
-    await transaction.start()
-    await call(connection, "enqueue", kind="a")
-    await transaction.rollback()
+    async with rolled_back(connection):
+        await call(connection, "enqueue", kind="a")
 
     assert await claim(connection) == []
 

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
     ABSENT,
     Row,
@@ -620,15 +620,15 @@ async def test_it_reads_only_so_that_a_standby_may_answer(
 
 
 async def test_it_waits_for_nobodys_lock(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     job_id = await insert(connection)
-    other = await connect()
     async with other.transaction():
         await other.execute("select from pgwake.jobs_live for update")
         assert await explain(connection, job_id)
 
 
+@pytest.mark.own_database
 async def test_a_long_queue_costs_no_more_than_a_short_one(
     connection: Connection,
 ) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
     ABSENT,
     Row,
@@ -120,9 +120,8 @@ async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
 
 @pytest.mark.parametrize("end", ["complete_job", "fail_job"])
 async def test_one_that_is_being_ended_is_not_waited_for(
-    connect: Connect, connection: Connection, end: str
+    connection: Connection, other: Connection, end: str
 ) -> None:
-    other = await connect()
     held, beside = await running(connection), await running(connection)
     await set_clock(other, "1 minute")
     async with connection.transaction():

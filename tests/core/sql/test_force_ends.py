@@ -1,12 +1,11 @@
 """force_complete_job and force_fail_job: for a person who knows better."""
 
-import asyncio
-
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
     ABSENT,
+    blocking,
     call,
     claim,
     insert,
@@ -17,7 +16,6 @@ from support.sql.helpers import (
     pairs,
     refused,
     running,
-    waits,
 )
 
 FUNCTIONS = {"force_complete_job": "completed", "force_fail_job": "failed"}
@@ -68,16 +66,11 @@ async def test_a_worker_that_still_runs_it_is_refused(
 
 
 async def test_a_worker_that_claimed_it_meanwhile_is_refused_too(
-    connect: Connect, connection: Connection, function: str
+    connection: Connection, other: Connection, function: str
 ) -> None:
-    other = await connect()
     job_id = await insert(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    (held,) = await claim(connection)
-    task = asyncio.create_task(force(other, function, job_id))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, force(other, function, job_id)) as task:
+        (held,) = await claim(connection)
     await task
 
     for end in ("complete_jobs", "fail_jobs"):
@@ -85,16 +78,11 @@ async def test_a_worker_that_claimed_it_meanwhile_is_refused_too(
 
 
 async def test_an_end_that_comes_first_stands(
-    connect: Connect, connection: Connection, function: str
+    connection: Connection, other: Connection, function: str
 ) -> None:
-    other = await connect()
     held = await running(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    await call(connection, "fail_job", **pair(held), retryable=False)
-    task = asyncio.create_task(force(other, function, held["id"]))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, force(other, function, held["id"])) as task:
+        await call(connection, "fail_job", **pair(held), retryable=False)
 
     with refused("PW001"):
         await task

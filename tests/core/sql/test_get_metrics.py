@@ -141,9 +141,8 @@ async def age_of(connection: Connection, other: Connection) -> timedelta:
     ids=["a snapshot", "a transaction that has written"],
 )
 async def test_an_open_snapshot_shows_by_its_age(
-    connect: Connect, connection: Connection, statements: str
+    connection: Connection, other: Connection, statements: str
 ) -> None:
-    other = await connect()
     await other.execute(statements)
 
     oldest = await age_of(connection, other)
@@ -154,9 +153,8 @@ async def test_an_open_snapshot_shows_by_its_age(
 
 
 async def test_a_transaction_without_a_snapshot_pins_nothing(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     await other.execute("begin")
     began = await age_of(connection, other)
     await other.execute("select 1")  # until then the portal has one
@@ -166,9 +164,8 @@ async def test_a_transaction_without_a_snapshot_pins_nothing(
 
 
 async def test_a_prepared_transaction_shows_by_its_age(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     await other.execute("begin; create table t (); prepare transaction 'forgotten'")
     try:
         await other.close()

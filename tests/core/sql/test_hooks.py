@@ -16,6 +16,7 @@ from support.sql.helpers import (
     pair,
     pairs,
     refused,
+    rolled_back,
     rows,
     running,
     set_clock,
@@ -124,12 +125,10 @@ async def test_a_hook_is_part_of_the_transaction_of_the_end(
 ) -> None:
     await connection.execute(SESSIONS)
     look = "select state, xid = pg_current_xact_id() from sessions"
-    transaction = connection.transaction()
-    await transaction.start()
-    await end(connection)
-    assert tuple(await connection.fetchrow(look) or ()) == (state, True)
-    assert await connection.fetchval("select status from pgwake.jobs") == state
-    await transaction.rollback()
+    async with rolled_back(connection):
+        await end(connection)
+        assert tuple(await connection.fetchrow(look) or ()) == (state, True)
+        assert await connection.fetchval("select status from pgwake.jobs") == state
 
     assert await connection.fetchval("select state from sessions") == "open"
     assert await connection.fetchval("select count(*) from pgwake.jobs") == 0

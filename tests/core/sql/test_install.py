@@ -15,6 +15,8 @@ from pgwake.database.statements import SCHEMA_VERSION
 from support import CHECKOUT, OWNER, Connect, Connection, database_url, psql
 from support.sql.helpers import call, claim, insert, insert_many, pairs, refused
 
+pytestmark = pytest.mark.own_database  # whose schema is changed
+
 INSTALL = str(CHECKOUT / "sql" / "install.sql")
 
 # Everything that the installer makes, told apart by what it is and not by its number.
@@ -187,10 +189,9 @@ async def test_twelve_installers_at_the_same_instant_all_succeed(
 
 
 async def test_it_does_not_wait_for_open_transactions_of_the_queues_users(
-    server: EmbeddedServer, database: str, connect: Connect, connection: Connection
+    server: EmbeddedServer, database: str, connection: Connection, other: Connection
 ) -> None:
     await insert_many(connection, 3)
-    other = await connect()
     async with connection.transaction(), other.transaction():
         await insert(connection, unique_key="k")
         held = await claim(connection, 2)

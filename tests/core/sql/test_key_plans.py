@@ -8,6 +8,7 @@ import pytest
 
 from pgwake.database.embedded import EmbeddedServer
 from support import Connect, Connection, database_url
+from support.sql.fixtures import fixture
 from support.sql.helpers import call, claim, claim_batch, insert, pairs, set_queue
 from support.sql.plans import Case, Explained, buffers, check_case
 
@@ -61,7 +62,7 @@ def keys_at(
     admin.execute(f"drop database {name} with (force)")
 
 
-@pytest.fixture
+@fixture
 async def explained(keys_at: str) -> AsyncIterator[Explained]:
     connection = await asyncpg.connect(keys_at)
     yield await Explained.start(connection)

@@ -127,9 +127,8 @@ async def test_another_installation_that_lasts_is_named(
 
 
 async def test_a_lock_is_a_try_of_all_tables_or_of_none(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     async with other.transaction():
         await other.execute("lock table pgwake.queues in access share mode")
         await connection.execute("set pgwake.lock_patience = '1ms'")

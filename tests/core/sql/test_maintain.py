@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
     call,
     claim,
@@ -74,11 +74,10 @@ async def test_an_analyze_refreshes_what_changed_much(connection: Connection) ->
 
 
 async def test_an_analyze_does_not_wait_for_another(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await insert_many(connection, 1500)
     await flush_statistics(connection)
-    other = await connect()
     async with other.transaction():
         await other.execute("lock table pgwake.jobs_live in exclusive mode")
         assert await maintain(connection, "analyze") == {"analyze": 0}
@@ -87,9 +86,8 @@ async def test_an_analyze_does_not_wait_for_another(
 
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_step_that_another_session_does_is_skipped(
-    connect: Connect, connection: Connection, step: str
+    connection: Connection, other: Connection, step: str
 ) -> None:
-    other = await connect()
     async with connection.transaction():
         assert step in await maintain(connection, step)
         assert await maintain(other, step) == {}
@@ -102,9 +100,8 @@ async def test_a_step_that_another_session_does_is_skipped(
 
 @pytest.mark.parametrize("step", STEPS)
 async def test_the_lock_of_a_step_is_the_one_that_is_documented(
-    connect: Connect, connection: Connection, step: str
+    connection: Connection, other: Connection, step: str
 ) -> None:
-    other = await connect()
     await connection.execute(f"select pg_advisory_lock(1885828971, {STEPS[step]})")
 
     assert await maintain(other, step) == {}

@@ -16,6 +16,7 @@ from support.sql.helpers import (
     pair,
     pairs,
     refused,
+    rolled_back,
     set_clock,
     set_queue,
     sweep,
@@ -63,11 +64,10 @@ async def test_a_claim_says_whether_its_queue_is_limited(
 
 
 async def test_two_open_claims_never_exceed_it(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await set_queue(connection, max_running=1)
     await insert_many(connection, 2)
-    other = await connect()
     async with connection.transaction():
         assert len(await claim(connection)) == 1
         row = await claim_batch(other)
@@ -201,24 +201,20 @@ async def test_keys_and_max_running_hold_together(connection: Connection) -> Non
 
 
 async def test_a_claim_that_rolls_back_gives_the_room_back(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await set_queue(connection, max_running=1)
     await insert_many(connection, 1)
-    other = await connect()
-    transaction = connection.transaction()
-    await transaction.start()
-    assert len(await claim(connection)) == 1
-    await transaction.rollback()
+    async with rolled_back(connection):
+        assert len(await claim(connection)) == 1
     assert len(await claim(other)) == 1
 
 
 async def test_an_open_change_of_the_policy_holds_up_no_claim(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await set_queue(connection, max_running=2)
     await insert_many(connection, 2)
-    other = await connect()
     async with connection.transaction():
         await set_queue(connection, max_running=3)
         assert len(await claim(other, 2)) == 2

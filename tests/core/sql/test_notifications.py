@@ -8,6 +8,7 @@ import pytest
 
 from core.sql.test_payloads_and_names import NAMES
 from support import Connect, Connection
+from support.sql.fixtures import fixture
 from support.sql.helpers import (
     Listener,
     Row,
@@ -18,6 +19,7 @@ from support.sql.helpers import (
     job_in,
     pair,
     pairs,
+    rolled_back,
     rows,
     running,
     set_queue,
@@ -25,7 +27,7 @@ from support.sql.helpers import (
 )
 
 
-@pytest.fixture
+@fixture
 async def listener(connect: Connect) -> Listener:
     queues = ("default", "q", "q0", "q1", "q2", "old", "new")
     return await Listener.with_bells(await connect(), *queues)
@@ -114,10 +116,8 @@ async def test_a_statement_that_adds_nothing_is_silent(
 
 
 async def test_a_rollback_is_silent(connection: Connection, listener: Listener) -> None:
-    transaction = connection.transaction()
-    await transaction.start()
-    await insert(connection)
-    await transaction.rollback()
+    async with rolled_back(connection):
+        await insert(connection)
 
     assert await listener.heard() == []
 

@@ -3,10 +3,11 @@
 import pytest
 
 from support import Connect, Connection
+from support.sql.fixtures import fixture
 from support.sql.helpers import Listener, call, claim, insert, job_in, set_queue
 
 
-@pytest.fixture
+@fixture
 async def listener(connect: Connect) -> Listener:
     return await Listener.with_bells(await connect(), "default", "q")
 

@@ -13,6 +13,7 @@ from support.sql.helpers import (
     insert,
     pair,
     refused,
+    rolled_back,
     running,
     set_clock,
     set_queue,
@@ -154,23 +155,19 @@ async def test_a_time_that_can_not_be_meant_is_refused(
 
 
 async def test_a_pause_that_is_rolled_back_paused_nobody(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await insert(connection)
-    other = await connect()
-    transaction = other.transaction()
-    await transaction.start()
-    await call(other, "pause_queue")
-    await transaction.rollback()
+    async with rolled_back(other):
+        await call(other, "pause_queue")
 
     assert len(await claim(connection)) == 1
 
 
 async def test_claims_do_not_wait_for_a_pause_that_is_open(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await insert(connection)
-    other = await connect()
     async with other.transaction():
         await call(other, "pause_queue")
         assert len(await claim(connection)) == 1

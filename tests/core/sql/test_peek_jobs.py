@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
     call,
     claim,
@@ -67,10 +67,9 @@ async def test_suspects_come_last(connection: Connection) -> None:
 
 
 async def test_nothing_is_changed_and_nobody_is_waited_for(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     job_id = await insert(connection)
-    other = await connect()
     async with other.transaction(), connection.transaction(readonly=True):
         await other.execute("select from pgwake.jobs_live for update")
         assert await peek(connection) == [job_id]

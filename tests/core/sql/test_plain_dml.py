@@ -1,13 +1,13 @@
 """What a partitioned table means for people's own SQL, and what holds them."""
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
+    blocking,
     call,
     claim,
     insert,
@@ -18,7 +18,6 @@ from support.sql.helpers import (
     refused,
     running,
     status,
-    waits,
 )
 
 LONG = timedelta(hours=1)
@@ -108,16 +107,13 @@ async def test_a_row_leaves_its_leaf_only_by_the_parent(connection: Connection) 
 
 @pytest.mark.parametrize("function", ["complete_jobs", "fail_jobs", "release_jobs"])
 async def test_who_waited_for_a_row_that_was_moved_by_hand_must_repeat(
-    connect: Connect, connection: Connection, function: str
+    connection: Connection, other: Connection, function: str
 ) -> None:
-    other = await connect()
     held = await running(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    await connection.execute(COMPLETE_BY_HAND, held["id"])
-    task = asyncio.create_task(call(other, function, **pairs(held)))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(
+        connection, other, call(other, function, **pairs(held))
+    ) as task:
+        await connection.execute(COMPLETE_BY_HAND, held["id"])
 
     with refused("40001") as caught:
         await task
@@ -128,38 +124,28 @@ async def test_who_waited_for_a_row_that_was_moved_by_hand_must_repeat(
 
 @pytest.mark.parametrize("isolation", ["read_committed", "repeatable_read"])
 async def test_two_hand_made_changes_of_one_row_that_moves_conflict(
-    connect: Connect, connection: Connection, isolation: Any
+    connection: Connection, other: Connection, isolation: Any
 ) -> None:
-    other = await connect()
     held = await running(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    await connection.execute(COMPLETE_BY_HAND, held["id"])
 
     async def change() -> None:
         async with other.transaction(isolation=isolation):
             await other.execute("update pgwake.jobs set priority = 1")
 
-    task = asyncio.create_task(change())
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, change()) as task:
+        await connection.execute(COMPLETE_BY_HAND, held["id"])
 
     with refused("40001"):
         await task
 
 
 async def test_who_waited_for_a_row_that_a_function_ended_finds_it_gone(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     held = await running(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    await call(connection, "complete_job", **pair(held))
-    change = "update pgwake.jobs set priority = 1 where id = $1"
-    task = asyncio.create_task(other.execute(change, held["id"]))
-    await waits(other, task, connection)
-    await transaction.commit()
+    change = other.execute("update pgwake.jobs set priority = 1")
+    async with blocking(connection, other, change) as task:
+        await call(connection, "complete_job", **pair(held))
 
     assert await task == "UPDATE 0"
     assert (await job(connection, held["id"]))["priority"] == 0
@@ -167,9 +153,8 @@ async def test_who_waited_for_a_row_that_a_function_ended_finds_it_gone(
 
 @pytest.mark.parametrize("function", ["complete_job", "fail_job", "snooze_job"])
 async def test_in_repeatable_read_a_job_that_changed_is_a_serialization_failure(
-    connect: Connect, connection: Connection, function: str
+    connection: Connection, other: Connection, function: str
 ) -> None:
-    other = await connect()
     held = await running(connection)
     arguments = {"delay": LONG} if function == "snooze_job" else {}
     async with other.transaction(isolation="repeatable_read"):
@@ -202,9 +187,8 @@ async def test_what_is_inserted_into_the_live_leaf_itself_is_claimed_too(
 
 
 async def test_a_reader_sees_a_job_once_while_it_moves(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     held = await running(connection)
     async with other.transaction(isolation="repeatable_read"):
         assert await status(other, held["id"]) == "running"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from support import Connection
+from support.sql.fixtures import fixture
 from support.sql.helpers import (
     ABSENT,
     Row,
@@ -42,7 +43,7 @@ async def scanned(connection: Connection, function: str, **arguments: Any) -> li
     return [table for table, _ in {*after} - {*before}]
 
 
-@pytest.fixture
+@fixture
 async def held(connection: Connection) -> list[Row]:
     """Three running jobs in a table that looks small enough to be scanned."""
     await insert_few(connection)

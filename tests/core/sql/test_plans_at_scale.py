@@ -13,6 +13,7 @@ import pytest
 
 from pgwake.database.embedded import EmbeddedServer
 from support import database_url
+from support.sql.fixtures import fixture
 from support.sql.plans import Case, Explained, check_case
 
 pytestmark = pytest.mark.timeout(120)
@@ -171,7 +172,7 @@ def _fill(connection: psycopg.Connection, count: dict[str, int]) -> None:
         connection.execute(make_index[0])
 
 
-@pytest.fixture
+@fixture
 async def explained(queue_at: str) -> AsyncIterator[Explained]:
     connection = await asyncpg.connect(queue_at)
     yield await Explained.start(connection)

@@ -2,12 +2,13 @@ from typing import Any
 
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
     call,
     insert,
     job_in,
     refused,
+    row_locked,
     rows,
     set_clock,
 )
@@ -112,14 +113,10 @@ async def test_a_dry_run_counts_and_deletes_nothing(
 
 @pytest.mark.parametrize("state", ENDED)
 async def test_one_that_somebody_has_locked_is_left(
-    connect: Connect, connection: Connection, state: str
+    connection: Connection, other: Connection, state: str
 ) -> None:
-    other = await connect()
     there = [await job_in(connection, state) for _ in range(2)]
-    async with connection.transaction():
-        await connection.execute(
-            "select from pgwake.jobs where id = $1 for update", there[0]
-        )
+    async with row_locked(connection, there[0]):
         assert await purge(other, status=state, queue="default") == 1
     assert await ids(connection) == {there[0]}
 

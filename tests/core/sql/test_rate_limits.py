@@ -17,6 +17,7 @@ from support.sql.helpers import (
     job,
     pairs,
     refused,
+    rolled_back,
     set_clock,
     set_queue,
 )
@@ -110,19 +111,16 @@ async def test_a_claim_that_rolls_back_gives_its_tokens_back(
 ) -> None:
     await limited(connection, 0.01, 2)
     await insert_many(connection, 5)
-    transaction = connection.transaction()
-    await transaction.start()
-    assert len(await claim(connection, 100)) == 2
-    await transaction.rollback()
+    async with rolled_back(connection):
+        assert len(await claim(connection, 100)) == 2
     assert len(await claim(connection, 100)) == 2
 
 
 async def test_while_another_claims_there_is_none(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await limited(connection, 0.01, 5)
     await insert_many(connection, 5)
-    other = await connect()
     async with connection.transaction():
         assert len(await claim(connection)) == 1
         row = await claim_batch(other)

@@ -1,6 +1,6 @@
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
     call,
     claim,
@@ -62,9 +62,8 @@ async def test_a_repeat_finds_nothing_more(connection: Connection) -> None:
 
 
 async def test_a_job_that_is_being_completed_is_left_to_its_completion(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     await insert_many(connection, 2)
     first, second = await claim(connection, 2, worker="w1")
     async with connection.transaction():

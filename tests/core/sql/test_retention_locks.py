@@ -27,11 +27,10 @@ async def test_a_leaf_that_a_reader_holds_is_left_for_later(
 
 
 async def test_a_row_that_arrives_while_a_truncate_waits_is_not_lost(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     old = await ended(connection, 8)
     slot = await connection.fetchval("select finished_slot from pgwake.jobs")
-    other = await connect()
     transaction = other.transaction()
     await transaction.start()
     fresh = await ended(other, 1, finished_slot=slot)
@@ -51,10 +50,9 @@ async def test_a_row_that_arrives_while_a_truncate_waits_is_not_lost(
 
 
 async def test_a_row_that_someone_has_locked_is_left_for_later(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     old = await ended(connection, 91, status="failed", finished_slot=None)
-    other = await connect()
     async with other.transaction():
         await other.execute(f"select from pgwake.jobs where id = {old} for update")
         assert await retain(connection) == 0

@@ -263,9 +263,8 @@ async def test_a_patch_that_makes_a_payload_too_large_changes_nothing(
 
 
 async def test_who_comes_second_takes_what_the_first_has_left(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     ids = await dead(connection, 4)
     async with connection.transaction():
         first = await retry(connection, max_jobs=2)

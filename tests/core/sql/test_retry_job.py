@@ -1,12 +1,12 @@
-import asyncio
 from typing import Any, Protocol
 
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
     ABSENT,
     Row,
+    blocking,
     call,
     claim,
     insert,
@@ -19,7 +19,6 @@ from support.sql.helpers import (
     running,
     set_clock,
     sweep,
-    waits,
 )
 
 
@@ -139,16 +138,11 @@ async def test_a_key_that_was_taken_meanwhile_is_named_and_nothing_lost(
 
 
 async def test_two_who_retry_the_same_job_retry_it_once(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     ended = await failed(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    await retry(connection, ended["id"])
-    task = asyncio.create_task(retry(other, ended["id"]))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, retry(other, ended["id"])) as task:
+        await retry(connection, ended["id"])
 
     with refused("PW003"):
         await task
@@ -156,17 +150,12 @@ async def test_two_who_retry_the_same_job_retry_it_once(
 
 
 async def test_two_retries_for_one_key_take_turns(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     first = await failed(connection, unique_key="k")
     second = await failed(connection, unique_key="k")
-    transaction = connection.transaction()
-    await transaction.start()
-    await retry(connection, first["id"])
-    task = asyncio.create_task(retry(other, second["id"]))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, retry(other, second["id"])) as task:
+        await retry(connection, first["id"])
 
     with refused("PW005") as caught:
         await task

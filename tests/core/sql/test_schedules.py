@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support import Connect, Connection
+from support import Connection
 from support.sql.helpers import (
     Row,
     call,
@@ -13,6 +13,7 @@ from support.sql.helpers import (
     insert,
     pair,
     refused,
+    rolled_back,
     rows,
     set_clock,
     status,
@@ -103,10 +104,9 @@ async def test_a_schedule_is_added_then_replaced_only_if_it_is_different(
 
 
 async def test_the_same_again_waits_for_nobody_and_keeps_nobody_waiting(
-    connection: Connection, connect: Connect
+    connection: Connection, other: Connection
 ) -> None:
     await schedule(connection)
-    other = await connect()
     async with connection.transaction(), other.transaction():
         await call(connection, "pause_schedule", name="s")
         await other.execute("set local lock_timeout = '1 s'")
@@ -282,9 +282,8 @@ async def test_who_comes_second_with_the_same_tick_fires_nothing(
 
 
 async def test_who_comes_while_another_fires_waits_for_nothing(
-    connection: Connection, connect: Connect
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     await schedule(connection)
     found = await due(connection)
     async with connection.transaction():
@@ -297,15 +296,12 @@ async def test_who_comes_while_another_fires_waits_for_nothing(
 
 
 async def test_a_tick_whose_job_was_rolled_back_is_left_to_others(
-    connection: Connection, connect: Connect
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     await schedule(connection)
     found = await due(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    assert await fire(connection, found, found["now"]) == 1
-    await transaction.rollback()
+    async with rolled_back(connection):
+        assert await fire(connection, found, found["now"]) == 1
 
     assert await fire(other, found, found["now"]) == 1
     assert len(await jobs(connection)) == 1

@@ -97,9 +97,8 @@ async def test_each_of_a_batch_gets_its_own_and_an_outcome(
 
 @pytest.mark.parametrize("end", ["complete_job", "fail_job"])
 async def test_one_that_is_being_ended_is_skipped_and_not_waited_for(
-    connect: Connect, connection: Connection, end: str
+    connection: Connection, other: Connection, end: str
 ) -> None:
-    other = await connect()
     held, beside = await running(connection), await running(connection)
     async with connection.transaction():
         await call(connection, end, **pair(held))
@@ -208,6 +207,7 @@ async def test_the_largest_event_that_there_can_be_is_sent(
     assert (event["queue"], event["progress"]) == (name, largest)
 
 
+@pytest.mark.own_database
 async def test_a_thousand_notes_of_a_job_touch_no_index(connection: Connection) -> None:
     await connection.execute("alter table pgwake.jobs_live set (autovacuum_enabled=no)")
     held = await running(connection)

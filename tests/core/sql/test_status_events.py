@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from support import Connect, Connection
+from support.sql.fixtures import fixture
 from support.sql.helpers import (
     Listener,
     call,
@@ -21,7 +22,7 @@ from support.sql.helpers import (
 )
 
 
-@pytest.fixture
+@fixture
 async def listener(connect: Connect, connection: Connection) -> Listener:
     await set_queue(connection, status_events="always")
     return await Listener.start(await connect(), "job_status_changed")

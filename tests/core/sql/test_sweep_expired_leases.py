@@ -1,10 +1,10 @@
-import asyncio
 from datetime import timedelta
 
 import pytest
 
 from support import Connect, Connection
 from support.sql.helpers import (
+    blocking,
     call,
     claim,
     insert,
@@ -17,7 +17,6 @@ from support.sql.helpers import (
     set_clock,
     status,
     sweep,
-    waits,
 )
 
 
@@ -107,10 +106,9 @@ async def test_each_job_is_judged_by_its_own_lease(connection: Connection) -> No
 
 
 async def test_a_job_that_is_being_completed_is_never_revived(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     held = await running(connection)
-    other = await connect()
     async with connection.transaction():
         await call(connection, "complete_job", **pair(held))
         assert await sweep(other, "1 hour") == 0
@@ -122,16 +120,11 @@ async def test_a_job_that_is_being_completed_is_never_revived(
 
 @pytest.mark.parametrize("end", ["complete_jobs", "fail_jobs", "release_jobs"])
 async def test_an_end_that_comes_during_the_sweep_is_refused(
-    connect: Connect, connection: Connection, end: str
+    connection: Connection, other: Connection, end: str
 ) -> None:
     held = await running(connection)
-    other = await connect()
-    transaction = connection.transaction()
-    await transaction.start()
-    assert await sweep(connection, "1 hour") == 1
-    task = asyncio.create_task(call(other, end, **pairs(held)))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, call(other, end, **pairs(held))) as task:
+        assert await sweep(connection, "1 hour") == 1
 
     assert await task == ["lease_lost"]
     row = await job(connection, held["id"])
@@ -139,10 +132,9 @@ async def test_an_end_that_comes_during_the_sweep_is_refused(
 
 
 async def test_a_renewal_that_comes_during_the_sweep_does_not_wait(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     held = await running(connection)
-    other = await connect()
     async with connection.transaction():
         assert await sweep(connection, "1 hour") == 1
         assert await call(other, "extend_leases", **pairs(held)) == ["extended"]
@@ -152,11 +144,10 @@ async def test_a_renewal_that_comes_during_the_sweep_does_not_wait(
 
 
 async def test_two_sweepers_share_the_work_and_count_each_crash_once(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await insert_many(connection, 10)
     held = await claim(connection, 10)
-    other = await connect()
     async with connection.transaction():
         await set_clock(connection, "1 hour")
         first = await rows(connection, "sweep_expired_leases", max_jobs=4)
@@ -214,6 +205,7 @@ async def test_a_live_job_of_the_same_key_can_not_wedge_the_sweep(
     assert await status(connection, again) == "pending"
 
 
+@pytest.mark.own_database
 async def test_a_sweep_that_waded_through_dead_entries_is_not_repeated_at_once(
     connect: Connect, connection: Connection
 ) -> None:

@@ -96,9 +96,8 @@ async def test_every_snapshot_among_folds_and_work_shows_them_right(
 
 
 async def test_a_fold_leaves_what_an_open_transaction_adds_to_the_next(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     async with other.transaction():
         await insert_many(other, 3)
         await insert_many(connection, 2)
@@ -110,9 +109,8 @@ async def test_a_fold_leaves_what_an_open_transaction_adds_to_the_next(
 
 
 async def test_a_fold_in_a_transaction_of_its_users_counts_nothing_twice(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     async with connection.transaction():
         await insert_many(connection, 3)
         await insert_many(other, 1)  # by a later transaction, which ends before
@@ -252,6 +250,7 @@ async def buffers(connection: Connection) -> int:
     return int(found["Shared Hit Blocks"] + found["Shared Read Blocks"])
 
 
+@pytest.mark.own_database
 @pytest.mark.timeout(120)
 async def test_a_million_jobs_cost_as_much_as_a_hundred(connection: Connection) -> None:
     await insert_many(connection, 100)
@@ -263,6 +262,7 @@ async def test_a_million_jobs_cost_as_much_as_a_hundred(connection: Connection) 
     assert (row["pending_count"], row["is_estimate"]) == (1_000_100, False)
 
 
+@pytest.mark.own_database
 async def test_what_folds_deleted_is_not_waded_through_under_an_old_snapshot(
     connect: Connect, connection: Connection
 ) -> None:

@@ -5,8 +5,19 @@ from typing import Any
 
 import pytest
 
-from support import Connect, Connection
-from support.sql.helpers import call, claim, job, pair, refused, running, status, waits
+from support import Connection
+from support.sql.helpers import (
+    blocking,
+    call,
+    claim,
+    job,
+    pair,
+    refused,
+    rolled_back,
+    running,
+    status,
+    waits,
+)
 
 
 async def enqueue(connection: Connection, on_conflict: str, **arguments: Any) -> int:
@@ -19,15 +30,12 @@ async def enqueue(connection: Connection, on_conflict: str, **arguments: Any) ->
 
 @pytest.mark.parametrize("on_conflict", ["return", "replace", "raise"])
 async def test_two_open_transactions_with_the_same_key_take_turns(
-    connect: Connect, connection: Connection, on_conflict: str
+    connection: Connection, other: Connection, on_conflict: str
 ) -> None:
-    other = await connect()
-    first = connection.transaction()
-    await first.start()
-    job_id = await enqueue(connection, "raise", payload={"by": "first"})
-    task = asyncio.create_task(enqueue(other, on_conflict, payload={"by": "second"}))
-    await waits(other, task, connection)
-    await first.commit()
+    async with blocking(
+        connection, other, enqueue(other, on_conflict, payload={"by": "second"})
+    ) as task:
+        job_id = await enqueue(connection, "raise", payload={"by": "first"})
 
     if on_conflict == "raise":
         with refused("PW005") as caught:
@@ -40,39 +48,30 @@ async def test_two_open_transactions_with_the_same_key_take_turns(
 
 
 async def test_a_key_whose_transaction_rolls_back_goes_to_who_waited(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
-    first = connection.transaction()
-    await first.start()
-    job_id = await enqueue(connection, "raise")
-    task = asyncio.create_task(enqueue(other, "raise"))
-    await waits(other, task, connection)
-    await first.rollback()
+    async with rolled_back(connection):
+        job_id = await enqueue(connection, "raise")
+        task = asyncio.create_task(enqueue(other, "raise"))
+        await waits(other, task, connection)
 
     assert await task != job_id
 
 
 async def test_replace_waits_for_a_claim_and_then_adds_beside_it(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     job_id = await enqueue(connection, "raise")
-    transaction = connection.transaction()
-    await transaction.start()
-    (claimed,) = await claim(connection)
-    task = asyncio.create_task(enqueue(other, "replace"))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, enqueue(other, "replace")) as task:
+        (claimed,) = await claim(connection)
 
     assert claimed["id"] == job_id != await task
     assert (await job(connection, job_id))["unique_key"] is None
 
 
 async def test_replace_waits_for_who_has_the_job_locked_before_it_looks(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     job_id = await enqueue(connection, "raise")
     before = (await job(connection, job_id))["payload"]
     transaction = connection.transaction()
@@ -88,25 +87,19 @@ async def test_replace_waits_for_who_has_the_job_locked_before_it_looks(
 
 
 async def test_replace_adds_when_the_job_ends_under_its_eyes(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     old = await running(connection, kind="a", unique_key="k")
-    transaction = connection.transaction()
-    await transaction.start()
-    await call(connection, "complete_job", **pair(old))
-    task = asyncio.create_task(enqueue(other, "replace"))
-    await waits(other, task, connection)
-    await transaction.commit()
+    async with blocking(connection, other, enqueue(other, "replace")) as task:
+        await call(connection, "complete_job", **pair(old))
 
     assert await status(connection, await task) == "pending"
     assert await status(connection, old["id"]) == "completed"
 
 
 async def test_a_conflict_in_repeatable_read_is_a_serialization_failure(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
-    other = await connect()
     async with other.transaction(isolation="repeatable_read"):
         await other.fetchval("select 1 from pgwake.jobs")
         await enqueue(connection, "raise")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support import Connect, Connection, wait_for
+from support.sql.fixtures import fixture
 from support.sql.helpers import (
     Listener,
     call,
@@ -16,6 +17,7 @@ from support.sql.helpers import (
     pair,
     pairs,
     refused,
+    rolled_back,
     rows,
     running,
     set_queue,
@@ -26,13 +28,13 @@ CHANNEL = "job_status_changed"
 LOCK = "1885828973, 0"
 
 
-@pytest.fixture
+@fixture
 async def listener(connect: Connect) -> Listener:
     """A session that listens, and does not watch."""
     return await Listener.start(await connect(), CHANNEL)
 
 
-@pytest.fixture
+@fixture
 async def watcher(connect: Connect) -> Connection:
     """A session that watches, and does not listen."""
     session = await connect()
@@ -128,6 +130,7 @@ async def test_a_statement_tells_each_queue_by_its_own_policy(
     assert await queues(listener) == told
 
 
+@pytest.mark.own_database  # and sessions that are not kept
 @pytest.mark.parametrize("way", ["unwatch", "disconnect", "discard all"])
 async def test_the_last_watcher_that_leaves_ends_it(
     connection: Connection, connect: Connect, listener: Listener, way: str
@@ -211,10 +214,8 @@ async def test_a_watch_that_is_rolled_back_goes_on_until_it_is_given_up(
     connection: Connection, connect: Connect, listener: Listener
 ) -> None:
     session = await connect()
-    transaction = session.transaction()
-    await transaction.start()
-    await call(session, "watch")
-    await transaction.rollback()
+    async with rolled_back(session):
+        await call(session, "watch")
     await insert(connection)
     assert await queues(listener) == ["default"]
     await call(session, "watch")
@@ -251,10 +252,8 @@ async def test_with_notify_off_nothing_is_told_to_watchers(
 async def test_a_roll_back_tells_nothing(
     connection: Connection, listener: Listener
 ) -> None:
-    transaction = connection.transaction()
-    await transaction.start()
-    await insert(connection)
-    await transaction.rollback()
+    async with rolled_back(connection):
+        await insert(connection)
 
     assert await listener.heard() == []
 
@@ -317,6 +316,7 @@ async def test_a_statement_of_many_jobs_tells_each_once(
     assert len(ids) == len(set(ids)) == count
 
 
+@pytest.mark.own_database
 @pytest.mark.parametrize(("watches", "looks"), [(False, 0), (True, 1)])
 async def test_a_statement_looks_once_however_many_queues_there_are(
     connection: Connection, watches: bool, looks: int

@@ -13,6 +13,7 @@ from support.sql.helpers import (
     job,
     pair,
     pairs,
+    rolled_back,
     rows,
     running,
     set_clock,
@@ -168,10 +169,8 @@ async def test_each_end_of_a_job_that_was_retried_sends_one(
 
 async def test_an_end_that_is_rolled_back_sends_none(connection: Connection) -> None:
     held = await running(connection, webhook=OWN)
-    transaction = connection.transaction()
-    await transaction.start()
-    await call(connection, "complete_job", **pair(held))
-    await transaction.rollback()
+    async with rolled_back(connection):
+        await call(connection, "complete_job", **pair(held))
     assert await webhooks(connection) == []
 
 

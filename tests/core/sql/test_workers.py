@@ -119,11 +119,10 @@ async def test_a_worker_that_is_not_seen_for_a_day_is_removed(
 
 
 async def test_a_removal_does_not_wait_for_a_report(
-    connect: Connect, connection: Connection
+    connection: Connection, other: Connection
 ) -> None:
     await report(connection)
     await set_clock(connection, "2 days")
-    other = await connect()
     async with other.transaction():
         await report(other)
         await call(connection, "maintain", step="retention")

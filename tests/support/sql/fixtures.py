@@ -1,15 +1,25 @@
 """Connections that speak JSON, for the tests of sql/."""
 
+import asyncio
+import contextlib
+import functools
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
+import pytest_asyncio
 
+from pgwake.database.embedded import EmbeddedServer
 from support import Connect, Connection, RoleUrl
+from support.clones import cloned
 from support.sql.life import Login, Session
+from support.sql.shared import SharedDatabase
+
+fixture = functools.partial(pytest_asyncio.fixture, loop_scope="module")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -19,18 +29,86 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
-@pytest.fixture
-async def connect(connect: Connect) -> Connect:
-    """As the fixture it replaces, with jsonb as Python's objects."""
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Run a module's tests in one event loop, since they share their sessions."""
+    if pytest_asyncio.is_async_test(item):
+        item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
 
-    async def connect_with_json(*arguments: Any, **options: Any) -> Connection:
-        connection = await connect(*arguments, **options)
-        await connection.set_type_codec(
-            "jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads
-        )
+
+@fixture(scope="module")
+async def shared(
+    server: EmbeddedServer, admin: psycopg.Connection, template: str
+) -> AsyncIterator[SharedDatabase]:
+    """What the tests of a module use one after another."""
+    shared = SharedDatabase(server, admin, template)
+    yield shared
+    await shared.close()
+
+
+@pytest.fixture
+def database(
+    request: pytest.FixtureRequest,
+    server: EmbeddedServer,
+    admin: psycopg.Connection,
+    template: str,
+    shared: SharedDatabase,
+) -> Iterator[str]:
+    """The URL of a database with the schema and no rows, for its owner.
+
+    It is the module's, or with the mark `own_database` the test's alone.
+    """
+    if request.node.get_closest_marker("own_database"):
+        with cloned(server, admin, template) as url:
+            yield url
+    else:
+        yield shared.open()
+        shared.clean()
+
+
+@fixture
+async def connect(database: str, shared: SharedDatabase) -> AsyncIterator[Connect]:
+    """Open a connection to the test's database, with jsonb as Python's objects.
+
+    What the test leaves open is closed, or kept for the module's next test.
+    """
+    opened: list[Connection] = []
+    lent: list[Connection] = []
+
+    async def connect(url: str = database, **options: Any) -> Connection:
+        keeps = url == shared.url and not options
+        connection = shared.take() if keeps else None
+        if connection is None:
+            connection = await asyncpg.connect(url, **options)
+            await connection.set_type_codec(
+                "jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads
+            )
+        (lent if keeps else opened).append(connection)
         return connection
 
-    return connect_with_json
+    yield connect
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=2)
+    for connection in opened:
+        # The test may have stopped the server, or left a statement waiting.
+        with contextlib.suppress(asyncpg.PostgresError, OSError, TimeoutError):
+            await connection.close(timeout=2)
+    for connection in lent:
+        await shared.give_back(connection)
+
+
+@fixture
+async def connection(connect: Connect) -> Connection:
+    """A connection to the test's database, as its owner."""
+    return await connect()
+
+
+@fixture
+async def other(connect: Connect) -> Connection:
+    """A second connection to it."""
+    return await connect()
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
 
 import asyncpg
@@ -13,6 +13,7 @@ import pytest
 from support import Connection, wait_for
 
 Row: TypeAlias = dict[str, Any]
+T = TypeVar("T")
 
 ABSENT = -1  # an id that no job has
 
@@ -189,6 +190,47 @@ async def waits(
         return blocked
 
     await wait_for(is_blocked)
+
+
+@contextlib.asynccontextmanager
+async def blocking(
+    first: Connection, second: Connection, statement: Coroutine[Any, Any, T]
+) -> AsyncIterator["asyncio.Task[T]"]:
+    """Have a statement of `second` wait for what the block does on `first`.
+
+    It begins when the block ends, and when it waits the first one commits. Awaiting
+    what is yielded gives its answer.
+    """
+    is_done = asyncio.Event()
+
+    async def follow() -> T:
+        await is_done.wait()
+        return await statement
+
+    async with first.transaction():
+        task = asyncio.create_task(follow())
+        yield task
+        is_done.set()
+        await waits(second, task, first)
+
+
+@contextlib.asynccontextmanager
+async def rolled_back(connection: Connection, **options: Any) -> AsyncIterator[None]:
+    """Do what the block does in a transaction that is rolled back at its end."""
+    transaction = connection.transaction(**options)
+    await transaction.start()
+    yield
+    await transaction.rollback()
+
+
+@contextlib.asynccontextmanager
+async def row_locked(connection: Connection, job_id: int) -> AsyncIterator[None]:
+    """Hold the lock of a job's row, in a transaction as long as the block."""
+    async with connection.transaction():
+        await connection.execute(
+            "select from pgwake.jobs where id = $1 for update", job_id
+        )
+        yield
 
 
 def pairs(*jobs: Row) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from pgwake.errors import ConfigurationError
 from pgwake.testing.databases import directory_in_memory
 from support import (
     CHECKOUT,
-    OWNER,
     Connect,
     Connection,
     RoleUrl,

@@ -2,8 +2,8 @@
 
 from support.sql.fixtures import (  # noqa: F401
     connect,
-    connection,
     database,
+    db,
     other,
     pytest_ignore_collect,
     pytest_itemcollected,

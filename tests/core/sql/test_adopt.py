@@ -29,32 +29,32 @@ union all select 'stats', to_jsonb(t) - 'oldest_pending_age'
 
 
 @fixture
-async def original(connection: Connection) -> Connection:
+async def original(db: Connection) -> Connection:
     """The test's database, guarded, with a job of each state and schedules."""
-    await call(connection, "adopt", environment="production")
-    held = await running(connection, kind="done")
-    await call(connection, "complete_job", **pair(held))
-    held = await running(connection, kind="dead")
-    await call(connection, "fail_job", **pair(held), retryable=False)
-    parent = await running(connection, kind="runs")
-    await call(connection, "enqueue", kind="waits", depends_on=[parent["id"]])
-    await insert(connection, "pends", concurrency_key="k", queue="mail")
-    await insert(connection, "pends")
-    await call(connection, "enqueue", kind="delayed", delay=timedelta(hours=1))
-    await call(connection, "maintain", step="fold")
+    await call(db, "adopt", environment="production")
+    held = await running(db, kind="done")
+    await call(db, "complete_job", **pair(held))
+    held = await running(db, kind="dead")
+    await call(db, "fail_job", **pair(held), retryable=False)
+    parent = await running(db, kind="runs")
+    await call(db, "enqueue", kind="waits", depends_on=[parent["id"]])
+    await insert(db, "pends", concurrency_key="k", queue="mail")
+    await insert(db, "pends")
+    await call(db, "enqueue", kind="delayed", delay=timedelta(hours=1))
+    await call(db, "maintain", step="fold")
     for name in ("due", "paused"):
         every = timedelta(seconds=1)
-        await call(connection, "schedule", name=name, kind="tick", every=every)
-    await connection.execute(
+        await call(db, "schedule", name=name, kind="tick", every=every)
+    await db.execute(
         "update pgwake.schedules set next_at = now() - interval '1 minute'"
     )
-    await call(connection, "pause_schedule", name="paused")
-    await call(connection, "pause_queue", queue="mail")
-    return connection
+    await call(db, "pause_schedule", name="paused")
+    await call(db, "pause_queue", queue="mail")
+    return db
 
 
-async def contents(connection: Connection) -> list[tuple[str, object]]:
-    return sorted(map(tuple, await connection.fetch(CONTENTS)), key=str)
+async def contents(db: Connection) -> list[tuple[str, object]]:
+    return sorted(map(tuple, await db.fetch(CONTENTS)), key=str)
 
 
 Copy = Callable[[], str]
@@ -163,14 +163,12 @@ async def test_what_is_cloned_from_an_unguarded_database_runs(
     "arguments", [{"environment": ""}, {"environment": "x" * 129}, {"guard": None}]
 )
 async def test_what_can_not_be_noted_is_refused(
-    connection: Connection, arguments: dict[str, object]
+    db: Connection, arguments: dict[str, object]
 ) -> None:
     with refused("PW003"):
-        await call(connection, "adopt", **arguments)
+        await call(db, "adopt", **arguments)
 
 
-async def _identity(connection: Connection) -> str:
-    identity: str = await connection.fetchval(
-        "select identity from pgwake.installation"
-    )
+async def _identity(db: Connection) -> str:
+    identity: str = await db.fetchval("select identity from pgwake.installation")
     return identity

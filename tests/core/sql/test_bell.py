@@ -11,54 +11,52 @@ from support.sql.fixtures import fixture
 from support.sql.helpers import Listener, call, insert, refused, rolled_back, set_queue
 
 
-async def park(connection: Connection, queue: str = "default") -> bool:
-    taken: bool = await call(connection, "park", queue=queue)
+async def park(db: Connection, queue: str = "default") -> bool:
+    taken: bool = await call(db, "park", queue=queue)
     return taken
 
 
 @fixture
 async def sleeper(connect: Connect) -> Connection:
     """A session that sleeps on its queue: it has the bell."""
-    connection = await connect()
-    assert await park(connection)
-    return connection
+    db = await connect()
+    assert await park(db)
+    return db
 
 
 async def test_while_nobody_has_the_bell_nothing_is_sent(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     listener = await Listener.start(await connect())
-    await insert(connection)
+    await insert(db)
 
     assert await listener.heard() == []
 
 
 @pytest.mark.usefixtures("sleeper")
 async def test_while_somebody_has_it_all_who_listen_hear(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     listener = await Listener.start(await connect())
-    await insert(connection)
+    await insert(db)
 
     assert await listener.heard() == ["default"]
 
 
-async def test_a_queue_may_wake_always(
-    connection: Connection, connect: Connect
-) -> None:
-    await set_queue(connection, wakeups="always")
+async def test_a_queue_may_wake_always(db: Connection, connect: Connect) -> None:
+    await set_queue(db, wakeups="always")
     listener = await Listener.start(await connect())
-    await insert(connection)
-    await insert(connection, queue="other")
+    await insert(db)
+    await insert(db, queue="other")
 
     assert await listener.heard() == ["default"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_each_queue_has_a_bell_of_its_own(
-    connection: Connection, other: Connection, name: str
+    db: Connection, other: Connection, name: str
 ) -> None:
-    assert await park(connection, name)
+    assert await park(db, name)
     assert not await park(other, name)
 
     for near in {name.upper(), name.lower(), f" {name}", f"{name[:60]}x"} - {name}:
@@ -66,8 +64,8 @@ async def test_each_queue_has_a_bell_of_its_own(
 
 
 @pytest.mark.usefixtures("sleeper")
-async def test_the_bell_is_one_s_at_a_time(connection: Connection) -> None:
-    assert not await park(connection)
+async def test_the_bell_is_one_s_at_a_time(db: Connection) -> None:
+    assert not await park(db)
 
 
 GIVE_UP: dict[str, Callable[[Connection], Awaitable[object]]] = {
@@ -78,21 +76,21 @@ GIVE_UP: dict[str, Callable[[Connection], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("way", GIVE_UP)
 async def test_it_can_be_taken_again_after(
-    connection: Connection, sleeper: Connection, way: str
+    db: Connection, sleeper: Connection, way: str
 ) -> None:
     await GIVE_UP[way](sleeper)
     async with asyncio.timeout(5):
-        while not await park(connection):
+        while not await park(db):
             await asyncio.sleep(0.005)
 
 
 async def test_a_rollback_does_not_give_it_up(
-    connection: Connection, sleeper: Connection
+    db: Connection, sleeper: Connection
 ) -> None:
     async with rolled_back(sleeper):
         assert await park(sleeper, "other")
 
-    assert not await park(connection, "other")
+    assert not await park(db, "other")
 
 
 async def test_who_goes_off_duty_passes_the_baton(
@@ -105,26 +103,26 @@ async def test_who_goes_off_duty_passes_the_baton(
 
 
 async def test_who_is_muted_stays_on_duty(
-    connection: Connection, connect: Connect, sleeper: Connection
+    db: Connection, connect: Connect, sleeper: Connection
 ) -> None:
     listener = await Listener.start(await connect())
     assert await call(sleeper, "mute")
-    await insert(connection)
+    await insert(db)
     assert await listener.heard() == []
-    assert not await park(connection)
+    assert not await park(db)
     await call(sleeper, "unmute")
-    await insert(connection)
+    await insert(db)
 
     assert await listener.heard() == ["default"]
 
 
 async def test_one_may_go_on_duty_muted_and_off_again(
-    connection: Connection, sleeper: Connection
+    db: Connection, sleeper: Connection
 ) -> None:
     assert await call(sleeper, "park", queue="q", muted=True)
     assert await call(sleeper, "unpark", queue="q", muted=True)
 
-    assert await park(connection, "q")
+    assert await park(db, "q")
 
 
 async def test_who_hears_the_baton_finds_the_bell_free(
@@ -138,29 +136,27 @@ async def test_who_hears_the_baton_finds_the_bell_free(
     assert await park(other)
 
 
-async def test_unpark_says_whether_one_was_on_duty(connection: Connection) -> None:
-    assert not await call(connection, "unpark", muted=True)
-    await park(connection)
-    assert await call(connection, "unpark")
+async def test_unpark_says_whether_one_was_on_duty(db: Connection) -> None:
+    assert not await call(db, "unpark", muted=True)
+    await park(db)
+    assert await call(db, "unpark")
 
 
-async def test_inserters_leave_no_lock_behind(
-    connect: Connect, connection: Connection
-) -> None:
+async def test_inserters_leave_no_lock_behind(connect: Connect, db: Connection) -> None:
     await asyncio.gather(*[insert(await connect()) for _ in range(8)])
     held = "select count(*) from pg_locks where locktype = 'advisory'"
 
-    assert await connection.fetchval(held) == 0
+    assert await db.fetchval(held) == 0
 
 
 async def test_a_probe_does_not_deceive_who_takes_the_bell(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
     """Who is on duty tries until it has the bell: only probes are in the way."""
     producer = await connect()
     await producer.execute("begin")
     await producer.execute("select pg_advisory_xact_lock_shared(pgwake.bell_key('q'))")
-    trying = asyncio.create_task(park(connection, "q"))
+    trying = asyncio.create_task(park(db, "q"))
     await asyncio.sleep(0.01)
     assert not trying.done()
     await producer.execute("commit")
@@ -169,26 +165,26 @@ async def test_a_probe_does_not_deceive_who_takes_the_bell(
 
 
 async def test_a_bell_that_somebody_keeps_without_duty_is_told(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
     await other.execute("select pg_advisory_lock_shared(pgwake.bell_key('q'))")
     with refused("55P03"):
-        await park(connection, "q")
+        await park(db, "q")
 
 
 @pytest.mark.parametrize("function", ["park", "unpark", "mute", "unmute", "pass_baton"])
-async def test_a_queue_must_be_named(connection: Connection, function: str) -> None:
+async def test_a_queue_must_be_named(db: Connection, function: str) -> None:
     with refused("PW003"):
-        await call(connection, function, queue=None)
+        await call(db, function, queue=None)
 
 
 @pytest.mark.parametrize("function", ["unpark", "pass_baton", "claim_or_park"])
 async def test_a_name_that_no_queue_can_have_is_told_to_nobody(
-    connection: Connection, function: str
+    db: Connection, function: str
 ) -> None:
     for name in ("", "x" * 129, "x" * 8000):
         with refused("PW003"):
-            await call(connection, function, queue=name)
+            await call(db, function, queue=name)
 
 
 WRITES: dict[str, str] = {
@@ -203,41 +199,39 @@ WRITES: dict[str, str] = {
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 @pytest.mark.parametrize("write", WRITES)
 async def test_who_writes_is_known_until_the_end(
-    connect: Connect, connection: Connection, write: str, end: str
+    connect: Connect, db: Connection, write: str, end: str
 ) -> None:
-    await insert(connection)
+    await insert(db)
     producer = await connect()
     await producer.execute("begin")
-    assert await call(connection, "open_writers") == []
+    assert await call(db, "open_writers") == []
     await producer.execute(WRITES[write])
-    [writer] = await call(connection, "open_writers")
+    [writer] = await call(db, "open_writers")
     assert await call(producer, "open_writers") == []
     await producer.execute(end)
-    assert await call(connection, "open_writers") == []
+    assert await call(db, "open_writers") == []
     await producer.execute("begin; insert into pgwake.jobs (kind) values ('a')")
 
     # The same session, another transaction.
-    assert writer not in await call(connection, "open_writers")
+    assert writer not in await call(db, "open_writers")
 
 
 async def test_a_prepared_transaction_writes_too(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
     producer = await connect()
     await producer.execute("set pgwake.notify = off; begin")
     await insert(producer)
     await producer.execute("prepare transaction 'pgwake-test'")
     await producer.close()
-    assert len(await call(connection, "open_writers")) == 1
-    await connection.execute("rollback prepared 'pgwake-test'")
+    assert len(await call(db, "open_writers")) == 1
+    await db.execute("rollback prepared 'pgwake-test'")
 
-    assert await call(connection, "open_writers") == []
+    assert await call(db, "open_writers") == []
 
 
-async def test_who_reads_does_not_write(
-    connect: Connect, connection: Connection
-) -> None:
+async def test_who_reads_does_not_write(connect: Connect, db: Connection) -> None:
     reader = await connect()
     await reader.execute("begin; select from pgwake.jobs")
 
-    assert await call(connection, "open_writers") == []
+    assert await call(db, "open_writers") == []

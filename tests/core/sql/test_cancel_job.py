@@ -16,102 +16,100 @@ from support.sql.helpers import (
 )
 
 
-async def cancel(connection: Connection, job_id: int | None) -> str:
-    answer: str = await call(connection, "cancel_job", job_id=job_id)
+async def cancel(db: Connection, job_id: int | None) -> str:
+    answer: str = await call(db, "cancel_job", job_id=job_id)
     return answer
 
 
 @pytest.mark.parametrize("state", ["waiting", "pending"])
 async def test_a_job_that_has_not_started_ends_at_once(
-    connection: Connection, state: str
+    db: Connection, state: str
 ) -> None:
-    job_id = await insert(connection, status=state)
+    job_id = await insert(db, status=state)
 
-    assert await cancel(connection, job_id) == "cancelled"
-    row = await job(connection, job_id)
+    assert await cancel(db, job_id) == "cancelled"
+    row = await job(db, job_id)
     assert row["status"] == "cancelled"
-    assert await leaf(connection, job_id) == f"jobs_finished_{row['finished_slot']}"
+    assert await leaf(db, job_id) == f"jobs_finished_{row['finished_slot']}"
 
 
-async def test_a_running_one_is_asked_to_stop(connection: Connection) -> None:
-    held = await running(connection)
+async def test_a_running_one_is_asked_to_stop(db: Connection) -> None:
+    held = await running(db)
 
-    assert await cancel(connection, held["id"]) == "cancel_requested"
-    row = await job(connection, held["id"])
+    assert await cancel(db, held["id"]) == "cancel_requested"
+    row = await job(db, held["id"])
     assert (row["status"], row["lease_id"]) == ("running", held["lease_id"])
     assert row["cancel_requested_at"] is not None
 
 
-async def test_asking_again_changes_nothing(connection: Connection) -> None:
-    held = await running(connection)
-    await cancel(connection, held["id"])
-    before = await job(connection, held["id"])
+async def test_asking_again_changes_nothing(db: Connection) -> None:
+    held = await running(db)
+    await cancel(db, held["id"])
+    before = await job(db, held["id"])
 
-    assert await cancel(connection, held["id"]) == "cancel_requested"
-    assert await job(connection, held["id"]) == before
+    assert await cancel(db, held["id"]) == "cancel_requested"
+    assert await job(db, held["id"]) == before
 
 
-async def test_cancelling_again_is_answered_as_the_first_time(
-    connection: Connection,
-) -> None:
-    job_id = await insert(connection)
+async def test_cancelling_again_is_answered_as_the_first_time(db: Connection) -> None:
+    job_id = await insert(db)
 
-    assert [await cancel(connection, job_id) for _ in range(3)] == ["cancelled"] * 3
+    assert [await cancel(db, job_id) for _ in range(3)] == ["cancelled"] * 3
 
 
 @pytest.mark.parametrize("end", ["complete", "fail"])
 async def test_one_that_had_ended_before_is_left_as_it_is(
-    connection: Connection, end: str
+    db: Connection, end: str
 ) -> None:
-    held = await running(connection, max_attempts=1)
-    await call(connection, f"{end}_job", **pair(held))
-    before = await job(connection, held["id"])
+    held = await running(db, max_attempts=1)
+    await call(db, f"{end}_job", **pair(held))
+    before = await job(db, held["id"])
 
-    assert await cancel(connection, held["id"]) == before["status"]
-    assert await job(connection, held["id"]) == before
+    assert await cancel(db, held["id"]) == before["status"]
+    assert await job(db, held["id"]) == before
 
 
 @pytest.mark.parametrize("job_id", [ABSENT, None])
 async def test_one_that_is_not_there_is_no_such_job(
-    connection: Connection, job_id: int | None
+    db: Connection, job_id: int | None
 ) -> None:
     with refused("PW001"):
-        await cancel(connection, job_id)
+        await cancel(db, job_id)
 
 
-async def test_a_cancelled_job_is_not_claimed(connection: Connection) -> None:
-    await cancel(connection, await insert(connection))
+async def test_a_cancelled_job_is_not_claimed(db: Connection) -> None:
+    await cancel(db, await insert(db))
 
-    assert await claim(connection) == []
+    assert await claim(db) == []
 
 
 async def test_a_cancel_that_waits_for_a_claim_asks_the_worker(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    job_id = await insert(connection)
-    async with blocking(connection, other, cancel(other, job_id)) as task:
-        await claim(connection)
+    job_id = await insert(db)
+    async with blocking(db, other, cancel(other, job_id)) as task:
+        await claim(db)
 
     assert await task == "cancel_requested"
-    assert await status(connection, job_id) == "running"
+    assert await status(db, job_id) == "running"
 
 
 async def test_a_cancel_that_waits_for_an_end_tells_how_it_ended(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    held = await running(connection)
-    async with blocking(connection, other, cancel(other, held["id"])) as task:
-        await call(connection, "complete_job", **pair(held))
+    held = await running(db)
+    async with blocking(db, other, cancel(other, held["id"])) as task:
+        await call(db, "complete_job", **pair(held))
 
     assert await task == "completed"
 
 
 async def test_a_cancel_that_waits_for_a_retry_cancels_it(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    held = await running(connection)
-    async with blocking(connection, other, cancel(other, held["id"])) as task:
-        assert await call(connection, "fail_job", **pair(held)) == "retry"
+    held = await running(db)
+    async with blocking(db, other, cancel(other, held["id"])) as task:
+        assert await call(db, "fail_job", **pair(held)) == "retry"
 
     assert await task == "cancelled"
-    assert await status(connection, held["id"]) == "cancelled"
+    assert await status(db, held["id"]) == "cancelled"

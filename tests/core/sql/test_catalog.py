@@ -237,12 +237,12 @@ OWN = "pronamespace = 'pgwake'::regnamespace"
 EVERYBODY = "a.grantee = 0"
 
 
-async def names(connection: Connection, query: str) -> list[str]:
-    return [name for (name,) in await connection.fetch(query)]
+async def names(db: Connection, query: str) -> list[str]:
+    return [name for (name,) in await db.fetch(query)]
 
 
-async def test_every_public_function_has_one_signature(connection: Connection) -> None:
-    rows = await connection.fetch(
+async def test_every_public_function_has_one_signature(db: Connection) -> None:
+    rows = await db.fetch(
         "select proname, pg_get_function_identity_arguments(oid),"
         f" pg_get_function_result(oid) from pg_proc where {OWN}"
     )
@@ -254,8 +254,8 @@ async def test_every_public_function_has_one_signature(connection: Connection) -
     assert len(rows) == len(SIGNATURES) + len(INTERNAL)
 
 
-async def test_the_row_of_a_claim_never_changes(connection: Connection) -> None:
-    rows = await connection.fetch(
+async def test_the_row_of_a_claim_never_changes(db: Connection) -> None:
+    rows = await db.fetch(
         "select attname, format_type(atttypid, atttypmod) from pg_attribute"
         " where attrelid = 'pgwake.claimed_job'::regclass order by attnum"
     )
@@ -263,9 +263,9 @@ async def test_the_row_of_a_claim_never_changes(connection: Connection) -> None:
 
 
 async def test_every_parameter_after_an_optional_one_is_optional(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    rows = await connection.fetch(
+    rows = await db.fetch(
         "select proname, pronargs - pronargdefaults from pg_proc"
         f" where {OWN} and pronargs > pronargdefaults"
     )
@@ -277,17 +277,16 @@ async def test_every_parameter_after_an_optional_one_is_optional(
     assert {"claim_next_job", "get_queue_stats", "maintain"}.isdisjoint(required)
 
 
-async def test_every_function_says_what_it_does(connection: Connection) -> None:
+async def test_every_function_says_what_it_does(db: Connection) -> None:
     silent = await names(
-        connection,
-        f"select proname from pg_proc where {OWN} and obj_description(oid) is null",
+        db, f"select proname from pg_proc where {OWN} and obj_description(oid) is null"
     )
     assert silent == []
 
 
-async def test_every_table_says_what_it_is(connection: Connection) -> None:
+async def test_every_table_says_what_it_is(db: Connection) -> None:
     silent = await names(
-        connection,
+        db,
         "select relname from pg_class where relnamespace = 'pgwake'::regnamespace"
         " and relkind in ('r', 'p') and not relispartition"
         " and obj_description(oid) is null",
@@ -296,10 +295,10 @@ async def test_every_table_says_what_it_is(connection: Connection) -> None:
 
 
 async def test_every_function_that_is_not_put_inline_pins_its_search_path(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     unpinned = await names(
-        connection,
+        db,
         f"select proname from pg_proc where {OWN}"
         " and not coalesce(proconfig, '{}')"
         " @> array['search_path=pg_catalog, pg_temp']"
@@ -312,12 +311,12 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
 
 
 async def test_no_function_lets_a_forbidden_scan_look_dear_enough_to_compile(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     # A table without an index costs 10^10 then, before PostgreSQL 18: far above what
     # JIT starts at, and each call would take 40 ms.
     compiled = await names(
-        connection,
+        db,
         f"select proname from pg_proc where {OWN}"
         " and proconfig @> '{enable_seqscan=off}' and not proconfig @> '{jit=off}'",
     )
@@ -325,17 +324,15 @@ async def test_no_function_lets_a_forbidden_scan_look_dear_enough_to_compile(
 
 
 async def test_what_runs_as_the_owner_is_what_a_role_may_call_and_touches_tables(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     # The others are pure, or run in these. open_writers only names jobs.
     sources = dict(
         tuple(row)
-        for row in await connection.fetch(
-            f"select proname, prosrc from pg_proc where {OWN}"
-        )
+        for row in await db.fetch(f"select proname, prosrc from pg_proc where {OWN}")
     )
     relations = await names(
-        connection,
+        db,
         "select relname from pg_class where relnamespace = 'pgwake'::regnamespace"
         " and relkind in ('r', 'p', 'v')",
     )
@@ -346,32 +343,30 @@ async def test_what_runs_as_the_owner_is_what_a_role_may_call_and_touches_tables
             touches(word, seen | words) for word in words & sources.keys()
         )
 
-    definers = await names(
-        connection, f"select proname from pg_proc where {OWN} and prosecdef"
-    )
+    definers = await names(db, f"select proname from pg_proc where {OWN} and prosecdef")
     triggers = await names(
-        connection,
+        db,
         f"select proname from pg_proc where {OWN} and prorettype = 'trigger'::regtype",
     )
     called = (ADMIN | set(triggers)) - {"open_writers"}
     assert set(definers) == {name for name in called if touches(name)}
 
 
-async def test_nobody_may_do_anything_without_a_grant(connection: Connection) -> None:
+async def test_nobody_may_do_anything_without_a_grant(db: Connection) -> None:
     functions = await names(
-        connection,
+        db,
         "select p.proname from pg_proc as p"
         ", aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) as a"
         f" where p.{OWN} and {EVERYBODY}",
     )
     relations = await names(
-        connection,
+        db,
         "select c.relname from pg_class as c"
         ", aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) as a"
         f" where c.relnamespace = 'pgwake'::regnamespace and {EVERYBODY}",
     )
     schemas = await names(
-        connection,
+        db,
         "select n.nspname from pg_namespace as n"
         ", aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) as a"
         f" where n.nspname = 'pgwake' and {EVERYBODY}",
@@ -379,11 +374,9 @@ async def test_nobody_may_do_anything_without_a_grant(connection: Connection) ->
     assert [functions, relations, schemas] == [[], [], []]
 
 
-async def test_every_check_and_key_has_a_name_of_its_own(
-    connection: Connection,
-) -> None:
+async def test_every_check_and_key_has_a_name_of_its_own(db: Connection) -> None:
     unnamed = await names(
-        connection,
+        db,
         "select conname from pg_constraint"
         " where connamespace = 'pgwake'::regnamespace and contype in ('c', 'p', 'u')"
         " and conname ~ '_check[0-9]*$'",
@@ -392,9 +385,9 @@ async def test_every_check_and_key_has_a_name_of_its_own(
 
 
 async def test_every_leaf_has_a_primary_key_and_there_is_no_default_one(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    rows = await connection.fetch(
+    rows = await db.fetch(
         "select t.relid::regclass::text, i.indexrelid is not null,"
         " pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT'"
         " from pg_partition_tree('pgwake.jobs') as t"
@@ -407,11 +400,11 @@ async def test_every_leaf_has_a_primary_key_and_there_is_no_default_one(
 
 
 async def test_the_hot_tables_are_vacuumed_by_the_rows_they_leave_dead(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     # Without a share of the table's size, without pauses: another large table keeps
     # autovacuum busy, but a run here is short and comes often.
-    rows = await connection.fetch(
+    rows = await db.fetch(
         "select relname, o.option_name, o.option_value from pg_class"
         ", pg_options_to_table(reloptions) as o"
         " where relnamespace = 'pgwake'::regnamespace"
@@ -425,11 +418,11 @@ async def test_the_hot_tables_are_vacuumed_by_the_rows_they_leave_dead(
 
 
 async def test_one_function_a_file_and_the_file_is_named_after_it(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     files = {path.stem for path in function_files()}
     found = await names(
-        connection,
+        db,
         f"select proname from pg_proc where {OWN} and prorettype <> 'trigger'::regtype",
     )
     assert files == set(found)

@@ -27,24 +27,22 @@ MAIL: Schema = {
 }
 
 
-async def declare(
-    connection: Connection, schema: Schema | None, name: str = "mail"
-) -> None:
-    await call(connection, "declare_kinds", kinds={name: {"schema": schema}})
+async def declare(db: Connection, schema: Schema | None, name: str = "mail") -> None:
+    await call(db, "declare_kinds", kinds={name: {"schema": schema}})
 
 
-async def switch_on(connection: Connection, name: str = "mail") -> None:
+async def switch_on(db: Connection, name: str = "mail") -> None:
     """What an operator does."""
-    await connection.execute(
+    await db.execute(
         "insert into pgwake.kinds (name, check_payload) values ($1, true)"
         " on conflict (name) do update set check_payload = true",
         name,
     )
 
 
-async def problem(connection: Connection, schema: Any, value: Any) -> str | None:
+async def problem(db: Connection, schema: Any, value: Any) -> str | None:
     """What is wrong with any value by any schema."""
-    found = await connection.fetchval(
+    found = await db.fetchval(
         "select pgwake.payload_problem(s, $2::text::jsonb, s -> '$defs')"
         " from cast($1 as jsonb) as s",
         schema,
@@ -279,13 +277,13 @@ CASES: dict[str, tuple[Any, list[Any], list[tuple[Any, str]]]] = {
 
 @pytest.mark.parametrize("case", CASES)
 async def test_a_keyword_takes_what_it_says_and_names_what_it_does_not(
-    connection: Connection, case: str
+    db: Connection, case: str
 ) -> None:
     schema, good, bad = CASES[case]
     for value in good:
-        assert await problem(connection, schema, value) is None, value
+        assert await problem(db, schema, value) is None, value
     for value, message in bad:
-        assert message in str(await problem(connection, schema, value)), value
+        assert message in str(await problem(db, schema, value)), value
 
 
 # The same once more in Python, to be compared with.
@@ -397,7 +395,7 @@ DEFS = st.fixed_dictionaries(
 
 @pytest.mark.timeout(120)
 def test_it_takes_exactly_what_the_specification_takes(database: str) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
+    with psycopg.connect(database, autocommit=True) as db:
 
         @settings(
             max_examples=250,
@@ -408,7 +406,7 @@ def test_it_takes_exactly_what_the_specification_takes(database: str) -> None:
         )
         @given(SCHEMAS, DEFS, st.lists(SAMPLES, min_size=6, max_size=6))
         def check(schema: Any, defs: Schema, values: list[Any]) -> None:
-            found = connection.execute(
+            found = db.execute(
                 "select pgwake.payload_problem(%s, v, %s)"
                 " from jsonb_array_elements(%s) with ordinality as u(v, n) order by n",
                 [Jsonb(schema), Jsonb(defs), Jsonb(values)],
@@ -483,37 +481,37 @@ BAD_ORDERS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_what_a_model_of_pydantic_takes_is_taken(connection: Connection) -> None:
+async def test_what_a_model_of_pydantic_takes_is_taken(db: Connection) -> None:
     adapter = TypeAdapter(Order)
-    await declare(connection, adapter.json_schema(), "order")
-    await switch_on(connection, "order")
+    await declare(db, adapter.json_schema(), "order")
+    await switch_on(db, "order")
     for payload in (GOOD_ORDER, {"customer": "x", "items": []}):
         adapter.validate_python(payload)
-        await insert(connection, "order", payload=payload)
+        await insert(db, "order", payload=payload)
 
 
 @pytest.mark.parametrize(("change", "message"), BAD_ORDERS)
 async def test_what_a_model_of_pydantic_refuses_is_refused_by_the_fields_name(
-    connection: Connection, change: dict[str, Any], message: str
+    db: Connection, change: dict[str, Any], message: str
 ) -> None:
     adapter = TypeAdapter(Order)
     payload = {**GOOD_ORDER, **change}
     with pytest.raises(ValidationError):
         adapter.validate_python(payload)
-    await declare(connection, adapter.json_schema(), "order")
-    await switch_on(connection, "order")
+    await declare(db, adapter.json_schema(), "order")
+    await switch_on(db, "order")
 
     with refused("PW003") as caught:
-        await insert(connection, "order", payload=payload)
+        await insert(db, "order", payload=payload)
     assert str(caught.value).startswith(f"payload of kind order: {message}")
 
 
-async def test_the_hint_lists_what_there_is(connection: Connection) -> None:
-    await declare(connection, MAIL)
+async def test_the_hint_lists_what_there_is(db: Connection) -> None:
+    await declare(db, MAIL)
     hints = []
     for payload in ({"to": "a", "subjct": "x"}, {}, {"to": 1}):
         with refused("PW003") as caught:
-            await call(connection, "check_payload", kind="mail", payload=payload)
+            await call(db, "check_payload", kind="mail", payload=payload)
         hints.append(caught.value.hint)
 
     assert hints == [
@@ -523,51 +521,45 @@ async def test_the_hint_lists_what_there_is(connection: Connection) -> None:
     ]
 
 
-async def test_an_operator_can_try_before_the_switch_is_set(
-    connection: Connection,
-) -> None:
-    await declare(connection, MAIL)
-    await insert(connection, "mail", payload={"subjct": 1})
+async def test_an_operator_can_try_before_the_switch_is_set(db: Connection) -> None:
+    await declare(db, MAIL)
+    await insert(db, "mail", payload={"subjct": 1})
     bad = "select id from pgwake.jobs where pgwake.check_payload(kind, payload) is null"
     with refused("PW003"):
-        await connection.fetch(bad)
+        await db.fetch(bad)
 
-    await call(connection, "check_payload", kind="mail", payload={"to": "a"})
+    await call(db, "check_payload", kind="mail", payload={"to": "a"})
 
 
-async def test_a_kind_that_declares_nothing_takes_anything(
-    connection: Connection,
-) -> None:
-    await switch_on(connection)
+async def test_a_kind_that_declares_nothing_takes_anything(db: Connection) -> None:
+    await switch_on(db)
     schemas: list[Schema | None] = [None, {}]
     for schema in schemas:
-        await declare(connection, schema)
-        await insert(connection, "mail", payload={"x": 1})
-        await call(connection, "check_payload", kind="mail", payload={"x": 1})
-    await call(connection, "check_payload", kind="none", payload={"x": 1})
+        await declare(db, schema)
+        await insert(db, "mail", payload={"x": 1})
+        await call(db, "check_payload", kind="mail", payload={"x": 1})
+    await call(db, "check_payload", kind="none", payload={"x": 1})
 
 
 @pytest.mark.parametrize(("kind", "payload"), [(None, {}), ("mail", None)])
 async def test_nothing_is_no_argument(
-    connection: Connection, kind: str | None, payload: Any
+    db: Connection, kind: str | None, payload: Any
 ) -> None:
     with refused("PW003"):
-        await call(connection, "check_payload", kind=kind, payload=payload)
+        await call(db, "check_payload", kind=kind, payload=payload)
 
 
-async def test_no_declaration_switches_the_check_on(connection: Connection) -> None:
-    await declare(connection, MAIL)
+async def test_no_declaration_switches_the_check_on(db: Connection) -> None:
+    await declare(db, MAIL)
 
-    assert await insert(connection, "mail", payload={"subjct": 1}) == 1
+    assert await insert(db, "mail", payload={"subjct": 1}) == 1
 
 
-async def test_one_bad_row_refuses_its_statement_and_is_named(
-    connection: Connection,
-) -> None:
-    await declare(connection, MAIL)
-    await switch_on(connection)
+async def test_one_bad_row_refuses_its_statement_and_is_named(db: Connection) -> None:
+    await declare(db, MAIL)
+    await switch_on(db)
     with refused("PW003") as caught:
-        await connection.execute(
+        await db.execute(
             "insert into pgwake.jobs (kind, payload)"
             " select 'mail', jsonb_build_object('to', case when n <> 700 then 'a' end)"
             " from generate_series(1, 1000) as n"
@@ -575,17 +567,17 @@ async def test_one_bad_row_refuses_its_statement_and_is_named(
 
     assert "to must be a string, not null" in str(caught.value)
     assert caught.value.detail == "row 700 of 1000"  # no payload goes into a log
-    assert await connection.fetchval("select count(*) from pgwake.jobs") == 0
+    assert await db.fetchval("select count(*) from pgwake.jobs") == 0
 
 
-async def test_copy_is_checked_too(connection: Connection) -> None:
-    await declare(connection, MAIL)
-    await switch_on(connection)
+async def test_copy_is_checked_too(db: Connection) -> None:
+    await declare(db, MAIL)
+    await switch_on(db)
     records = [("other", "{}"), ("mail", '{"to": "a"}'), ("mail", "{}")]
 
     async def copy(records: list[tuple[str, str]]) -> None:
         rows = "\n".join("\t".join(record) for record in records)
-        await connection.copy_to_table(
+        await db.copy_to_table(
             "jobs",
             schema_name="pgwake",
             columns=["kind", "payload"],
@@ -595,50 +587,46 @@ async def test_copy_is_checked_too(connection: Connection) -> None:
     with refused("PW003"):
         await copy(records)
     await copy(records[:2])
-    assert await connection.fetchval("select count(*) from pgwake.jobs") == 2
+    assert await db.fetchval("select count(*) from pgwake.jobs") == 2
 
 
-async def test_other_kinds_of_the_statement_are_not_looked_at(
-    connection: Connection,
-) -> None:
-    await declare(connection, MAIL)
-    await switch_on(connection)
-    await declare(connection, MAIL, "unchecked")
-    await connection.execute(
+async def test_other_kinds_of_the_statement_are_not_looked_at(db: Connection) -> None:
+    await declare(db, MAIL)
+    await switch_on(db)
+    await declare(db, MAIL, "unchecked")
+    await db.execute(
         "insert into pgwake.jobs (kind, payload)"
         """ values ('unchecked', '{}'), ('other', '{}'), ('mail', '{"to": "a"}')"""
     )
 
 
 async def test_enqueue_is_checked_when_it_adds_and_when_it_replaces(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await declare(connection, MAIL)
-    await switch_on(connection)
+    await declare(db, MAIL)
+    await switch_on(db)
     options = {"kind": "mail", "unique_key": "k", "on_conflict": "replace"}
     with refused("PW003"):
-        await call(connection, "enqueue", **options, payload={})
-    job_id = await call(connection, "enqueue", **options, payload={"to": "a"})
+        await call(db, "enqueue", **options, payload={})
+    job_id = await call(db, "enqueue", **options, payload={"to": "a"})
     with refused("PW003") as caught:
-        await call(connection, "enqueue", **options, payload={"to": 1})
+        await call(db, "enqueue", **options, payload={"to": 1})
 
     assert "payload of kind mail: to must be" in str(caught.value)
-    assert (await job(connection, job_id))["payload"] == {"to": "a"}
-    await call(connection, "enqueue", **options, payload={"to": "b"})
-    assert (await job(connection, job_id))["payload"] == {"to": "b"}
+    assert (await job(db, job_id))["payload"] == {"to": "a"}
+    await call(db, "enqueue", **options, payload={"to": "b"})
+    assert (await job(db, job_id))["payload"] == {"to": "b"}
 
 
-async def test_a_changed_schema_holds_at_once_for_new_jobs_only(
-    connection: Connection,
-) -> None:
-    await declare(connection, MAIL)
-    await switch_on(connection)
-    job_id = await insert(connection, "mail", payload={"to": "a"})
-    await declare(connection, {**MAIL, "required": ["to", "subject"]})
+async def test_a_changed_schema_holds_at_once_for_new_jobs_only(db: Connection) -> None:
+    await declare(db, MAIL)
+    await switch_on(db)
+    job_id = await insert(db, "mail", payload={"to": "a"})
+    await declare(db, {**MAIL, "required": ["to", "subject"]})
 
     with refused("PW003"):
-        await insert(connection, "mail", payload={"to": "a"})
-    assert await status(connection, job_id) == "pending"
+        await insert(db, "mail", payload={"to": "a"})
+    assert await status(db, job_id) == "pending"
 
 
 def deep(levels: int, end: Any) -> Any:
@@ -647,17 +635,17 @@ def deep(levels: int, end: Any) -> Any:
     return end
 
 
-async def test_what_is_nested_deeper_than_twenty_passes(connection: Connection) -> None:
+async def test_what_is_nested_deeper_than_twenty_passes(db: Connection) -> None:
     tree = {"properties": {"a": {"$ref": "#/$defs/T"}, "b": STRING}}
     schema = {"$ref": "#/$defs/T", "$defs": {"T": tree}}
 
-    assert await problem(connection, schema, deep(19, {"b": 1})) is not None
-    assert await problem(connection, schema, deep(20, {"b": 1})) is None
-    assert await problem(connection, schema, deep(400, {"b": 1})) is None
+    assert await problem(db, schema, deep(19, {"b": 1})) is not None
+    assert await problem(db, schema, deep(20, {"b": 1})) is None
+    assert await problem(db, schema, deep(400, {"b": 1})) is None
 
 
-async def test_a_name_of_any_length_is_clipped(connection: Connection) -> None:
+async def test_a_name_of_any_length_is_clipped(db: Connection) -> None:
     schema = {"additionalProperties": False}
-    message = await problem(connection, schema, {"x" * 100_000: 1})
+    message = await problem(db, schema, {"x" * 100_000: 1})
 
     assert message == "x" * 64 + " is unknown"

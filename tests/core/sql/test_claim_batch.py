@@ -20,42 +20,38 @@ from support.sql.helpers import (
 )
 
 
-async def test_an_empty_queue_gives_one_row_without_jobs(
-    connection: Connection,
-) -> None:
-    row = await claim_batch(connection)
+async def test_an_empty_queue_gives_one_row_without_jobs(db: Connection) -> None:
+    row = await claim_batch(db)
 
     assert (row["ids"], row["next_run_at"]) == ([], None)
 
 
-async def test_a_claimed_job_runs_under_a_lease(connection: Connection) -> None:
-    await set_clock(connection, "1 day")
-    job_id = await insert(connection)
-    row = await claim_batch(connection, worker="w1", lease=timedelta(minutes=2))
+async def test_a_claimed_job_runs_under_a_lease(db: Connection) -> None:
+    await set_clock(db, "1 day")
+    job_id = await insert(db)
+    row = await claim_batch(db, worker="w1", lease=timedelta(minutes=2))
 
-    claimed = await job(connection, job_id)
+    claimed = await job(db, job_id)
     assert (claimed["status"], claimed["attempt"]) == ("running", 1)
     assert claimed["claimed_by"] == "w1"
     assert claimed["started_at"] == row["claimed_at"]
     assert claimed["lease_expires_at"] == row["claimed_at"] + timedelta(minutes=2)
 
 
-async def test_one_claim_has_one_lease_id_and_the_next_another(
-    connection: Connection,
-) -> None:
-    await insert_many(connection, 4)
-    first, second = await claim(connection, 2), await claim(connection, 2)
+async def test_one_claim_has_one_lease_id_and_the_next_another(db: Connection) -> None:
+    await insert_many(db, 4)
+    first, second = await claim(db, 2), await claim(db, 2)
 
     leases = [job["lease_id"] for job in first + second]
     assert leases[0] == leases[1] != leases[2] == leases[3]
 
 
-async def test_the_answer_says_what_the_row_says(connection: Connection) -> None:
+async def test_the_answer_says_what_the_row_says(db: Connection) -> None:
     columns = {"payload": {"a": 1}, "metadata": {"m": 1}, "max_attempts": 7}
-    job_id = await insert(connection, "k", **columns)
-    (claimed,) = await claim(connection)
+    job_id = await insert(db, "k", **columns)
+    (claimed,) = await claim(db)
 
-    row = await job(connection, job_id)
+    row = await job(db, job_id)
     assert claimed.pop("options") is None
     assert claimed == {column: row[column] for column in claimed}
 
@@ -69,36 +65,36 @@ async def test_the_answer_says_what_the_row_says(connection: Connection) -> None
     ],
 )
 async def test_options_say_what_is_not_as_usual(
-    connection: Connection, crash_count: int, is_late: bool, keys: set[str]
+    db: Connection, crash_count: int, is_late: bool, keys: set[str]
 ) -> None:
-    run_at = await connection.fetchval("select now() - interval '1 hour'")
+    run_at = await db.fetchval("select now() - interval '1 hour'")
     columns = {"run_at": run_at} if is_late else {}
-    await insert(connection, crash_count=crash_count, **columns)
-    (claimed,) = await rows(connection, "claim_next_job")
+    await insert(db, crash_count=crash_count, **columns)
+    (claimed,) = await rows(db, "claim_next_job")
 
     options = claimed["options"]
     assert options.keys() == keys
     assert options.get("crash_count", 0) == crash_count
     if is_late:
-        assert run_at == await connection.fetchval(
+        assert run_at == await db.fetchval(
             "select ($1::jsonb ->> 'run_at')::timestamptz", options
         )
 
 
 async def test_the_lease_is_the_callers_or_the_queues_or_five_minutes(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await insert_many(connection, 3)
+    await insert_many(db, 3)
 
     async def minutes(**arguments: Any) -> float:
-        async with connection.transaction():
-            (claimed,) = await claim(connection, **arguments)
-            now = await call(connection, "now")
+        async with db.transaction():
+            (claimed,) = await claim(db, **arguments)
+            now = await call(db, "now")
         lease: timedelta = claimed["lease_expires_at"] - now
         return lease / timedelta(minutes=1)
 
     assert await minutes() == 5
-    await set_queue(connection, lease=timedelta(minutes=9))
+    await set_queue(db, lease=timedelta(minutes=9))
     assert await minutes() == 9
     assert await minutes(lease=timedelta(minutes=1)) == 1
 
@@ -106,12 +102,12 @@ async def test_the_lease_is_the_callers_or_the_queues_or_five_minutes(
 async def test_a_nameless_worker_is_its_sessions_application_and_process(
     connect: Connect,
 ) -> None:
-    connection = await connect(server_settings={"application_name": "mailer"})
-    job_id = await insert(connection)
-    await claim(connection)
+    db = await connect(server_settings={"application_name": "mailer"})
+    job_id = await insert(db)
+    await claim(db)
 
-    worker = (await job(connection, job_id))["claimed_by"]
-    assert worker == f"mailer:{connection.get_server_pid()}"
+    worker = (await job(db, job_id))["claimed_by"]
+    assert worker == f"mailer:{db.get_server_pid()}"
 
 
 @pytest.mark.parametrize(
@@ -132,17 +128,17 @@ async def test_a_nameless_worker_is_its_sessions_application_and_process(
     ],
 )
 async def test_what_can_not_be_meant_is_an_invalid_argument(
-    connection: Connection, arguments: dict[str, Any]
+    db: Connection, arguments: dict[str, Any]
 ) -> None:
-    await insert(connection)
+    await insert(db)
     with refused("PW003"):
-        await claim_batch(connection, **arguments)
+        await claim_batch(db, **arguments)
     if "count" not in arguments:
         with refused("PW003"):
-            await rows(connection, "claim_next_job", **arguments)
+            await rows(db, "claim_next_job", **arguments)
 
 
-async def test_count_is_the_most_that_is_taken(connection: Connection) -> None:
-    await insert_many(connection, 10)
+async def test_count_is_the_most_that_is_taken(db: Connection) -> None:
+    await insert_many(db, 10)
 
-    assert [len(await claim(connection, 4)) for _ in range(4)] == [4, 4, 2, 0]
+    assert [len(await claim(db, 4)) for _ in range(4)] == [4, 4, 2, 0]

@@ -15,36 +15,34 @@ from support.sql.helpers import Listener, Row, call, insert, pair, refused, rows
 MINUTE = timedelta(minutes=1)
 
 
-async def ask(connection: Connection, queue: str = "default", **more: Any) -> Row:
+async def ask(db: Connection, queue: str = "default", **more: Any) -> Row:
     """The one row that a consumer gets."""
-    (row,) = await rows(connection, "claim_or_park", queue=queue, **more)
+    (row,) = await rows(db, "claim_or_park", queue=queue, **more)
     return row
 
 
-async def is_free(connection: Connection, queue: str = "default") -> bool:
+async def is_free(db: Connection, queue: str = "default") -> bool:
     """Whether nobody is on duty for the queue."""
-    if await call(connection, "park", queue=queue):
-        return bool(await call(connection, "unpark", queue=queue))
+    if await call(db, "park", queue=queue):
+        return bool(await call(db, "unpark", queue=queue))
     return False
 
 
-async def set_since(connection: Connection, value: str) -> None:
+async def set_since(db: Connection, value: str) -> None:
     """Write since when it is on duty (negative: off), in place of the function."""
-    setting = await connection.fetchval(
+    setting = await db.fetchval(
         "select 'pgwake.duty_' || translate(pgwake.bell_key('default')::text, '-', '_')"
     )
-    assert await connection.fetchval("select current_setting($1)", setting) != ""
-    await connection.execute("select set_config($1, $2, false)", setting, value)
+    assert await db.fetchval("select current_setting($1)", setting) != ""
+    await db.execute("select set_config($1, $2, false)", setting, value)
 
 
-async def test_a_job_comes_as_a_claim_has_it(
-    connection: Connection, connect: Connect
-) -> None:
-    await insert(connection, payload={"n": 1}, metadata={"from": "me"})
-    await insert(connection, payload={"n": 2}, metadata={"from": "me"})
+async def test_a_job_comes_as_a_claim_has_it(db: Connection, connect: Connect) -> None:
+    await insert(db, payload={"n": 1}, metadata={"from": "me"})
+    await insert(db, payload={"n": 2}, metadata={"from": "me"})
 
-    (claimed,) = await rows(connection, "claim_next_job", worker="w", lease=MINUTE)
-    job = await ask(connection, worker="w", lease=MINUTE)
+    (claimed,) = await rows(db, "claim_next_job", worker="w", lease=MINUTE)
+    job = await ask(db, worker="w", lease=MINUTE)
 
     assert (job.pop("wait_seconds"), job.pop("is_on_duty")) == (None, False)
     assert claimed.pop("queue") == "default"
@@ -55,25 +53,23 @@ async def test_a_job_comes_as_a_claim_has_it(
     assert await is_free(await connect())
 
 
-async def test_without_a_job_it_goes_on_duty(
-    connection: Connection, other: Connection
-) -> None:
+async def test_without_a_job_it_goes_on_duty(db: Connection, other: Connection) -> None:
 
-    row = await ask(connection)
+    row = await ask(db)
 
     assert (row["id"], row["wait_seconds"], row["is_on_duty"]) == (None, 0.005, True)
     assert not await is_free(other)
 
 
 async def test_a_job_that_comes_just_before_it_is_on_duty_is_found(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     producer = await connect()
     await producer.execute("begin")
     # In the way of who takes the bell, as a probe is.
     bell = "pgwake.bell_key('default')"
     await producer.execute(f"select pg_advisory_xact_lock_shared({bell})")
-    asking = asyncio.create_task(ask(connection))
+    asking = asyncio.create_task(ask(db))
     await asyncio.sleep(0.01)  # it has looked, and found nothing
     job_id = await insert(producer)
     assert not asking.done()
@@ -84,178 +80,176 @@ async def test_a_job_that_comes_just_before_it_is_on_duty_is_found(
 
 
 async def test_on_duty_it_hears_of_a_job_and_off_duty_it_tells_the_others(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     consumer, others = await connect(), await connect()
     hears = await Listener.start(consumer)
     baton = await Listener.start(others, "pgwake_baton")
     await ask(consumer)
 
-    job_id = await insert(connection)
+    job_id = await insert(db)
     assert await hears.heard() == ["default"]
     assert (await ask(consumer))["id"] == job_id
     assert await baton.heard() == ["default"]
-    await insert(connection)
+    await insert(db)
     assert await hears.heard() == []
 
 
 async def test_beside_one_on_duty_it_waits_for_the_baton(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     await ask(await connect())
 
-    row = await ask(connection, poll=MINUTE)
-    again = await ask(connection, poll=MINUTE)
+    row = await ask(db, poll=MINUTE)
+    again = await ask(db, poll=MINUTE)
     assert (row["id"], row["wait_seconds"], row["is_on_duty"]) == (None, 60, False)
     assert (again["id"], again["is_on_duty"]) == (None, False)
     assert 0 < again["wait_seconds"] < 60
 
 
 async def test_who_is_passed_the_baton_claims_if_the_post_is_free(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     """Else whoever has it has claimed: one job does not cause a claim for each."""
     first, second = await connect(), await connect()
     await ask(first, poll=MINUTE)
     await ask(second, poll=MINUTE)
-    await insert(connection)
+    await insert(db)
     one, two = await ask(second, poll=MINUTE), await ask(first, poll=MINUTE)
 
     assert (one["id"], two["id"]) == (None, 1)
-    await insert(connection)
+    await insert(db)
     assert (await ask(second, poll=MINUTE))["id"] == 2
 
 
 async def test_off_duty_it_claims_when_its_poll_is_due(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     poll = timedelta(milliseconds=50)
     await call(await connect(), "park")
-    assert (await ask(connection, poll=poll))["wait_seconds"] == 0.05
-    await insert(connection)
+    assert (await ask(db, poll=poll))["wait_seconds"] == 0.05
+    await insert(db)
     await asyncio.sleep(0.06)
 
-    assert (await ask(connection, poll=poll))["id"] is not None
+    assert (await ask(db, poll=poll))["id"] is not None
 
 
 @pytest.mark.parametrize("since", ["4000000000", "-4000000000"])
 async def test_a_clock_that_was_put_back_makes_nobody_spin_or_sleep(
-    connection: Connection, other: Connection, since: str
+    db: Connection, other: Connection, since: str
 ) -> None:
     if since.startswith("-"):
         await call(other, "park")
-    await ask(connection)
-    await set_since(connection, since)
-    row = await ask(connection)
+    await ask(db)
+    await set_since(db, since)
+    row = await ask(db)
     assert 0.005 <= row["wait_seconds"] <= 5
     await asyncio.sleep(0.05)
-    row = await ask(connection)
+    row = await ask(db)
     assert 0.05 <= row["wait_seconds"] <= 5
 
 
 async def test_it_waits_as_long_as_it_has_been_on_duty_and_no_longer_than_the_poll(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     began = time.monotonic()
-    await ask(connection)
+    await ask(db)
     await asyncio.sleep(0.05)
-    row = await ask(connection)
+    row = await ask(db)
     assert 0.05 <= row["wait_seconds"] <= time.monotonic() - began
-    assert (await ask(connection, poll=MINUTE / 3000))["wait_seconds"] == 0.02
+    assert (await ask(db, poll=MINUTE / 3000))["wait_seconds"] == 0.02
 
 
-async def test_it_does_not_wait_beyond_the_next_job(connection: Connection) -> None:
-    await insert(connection, run_at=datetime.now(UTC) + MINUTE)
-    await ask(connection)
-    await set_since(connection, "1")  # long ago
+async def test_it_does_not_wait_beyond_the_next_job(db: Connection) -> None:
+    await insert(db, run_at=datetime.now(UTC) + MINUTE)
+    await ask(db)
+    await set_since(db, "1")  # long ago
 
-    row = await ask(connection, poll=timedelta(hours=1))
+    row = await ask(db, poll=timedelta(hours=1))
     assert row["id"] is None
     assert 0 < row["wait_seconds"] <= 60
 
 
 async def test_a_paused_queue_with_due_jobs_does_not_make_it_spin(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await call(connection, "pause_queue", queue="default")
-    await insert(connection)
-    await ask(connection)
+    await call(db, "pause_queue", queue="default")
+    await insert(db)
+    await ask(db)
     await asyncio.sleep(0.03)
 
-    assert (await ask(connection))["wait_seconds"] >= 0.03
+    assert (await ask(db))["wait_seconds"] >= 0.03
 
 
-async def test_after_a_job_it_begins_anew(connection: Connection) -> None:
-    await ask(connection)
-    await insert(connection)
-    assert (await ask(connection))["id"] is not None
-    assert await is_free(connection)
-    assert (await ask(connection))["wait_seconds"] == 0.005
+async def test_after_a_job_it_begins_anew(db: Connection) -> None:
+    await ask(db)
+    await insert(db)
+    assert (await ask(db))["id"] is not None
+    assert await is_free(db)
+    assert (await ask(db))["wait_seconds"] == 0.005
 
 
 async def test_it_is_on_duty_for_several_queues(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    await ask(connection, "a")
-    await ask(connection, "b")
-    await insert(connection, queue="a")
-    assert (await ask(connection, "a"))["id"] is not None
+    await ask(db, "a")
+    await ask(db, "b")
+    await insert(db, queue="a")
+    assert (await ask(db, "a"))["id"] is not None
     assert (await is_free(other, "a"), await is_free(other, "b")) == (True, False)
 
 
 async def test_a_rollback_leaves_no_duty_that_is_never_given_up(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
-    await connection.execute("begin")
-    await ask(connection)
-    await connection.execute("rollback")
+    await db.execute("begin")
+    await ask(db)
+    await db.execute("rollback")
 
-    assert (await ask(connection))["wait_seconds"] == 0.005
-    await insert(connection)
-    assert (await ask(connection))["id"] is not None
+    assert (await ask(db))["wait_seconds"] == 0.005
+    await insert(db)
+    assert (await ask(db))["id"] is not None
     assert await is_free(await connect())
 
 
 async def test_who_went_off_duty_by_hand_goes_on_again(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
-    await ask(connection)
-    assert await call(connection, "unpark")
-    assert (await ask(connection))["wait_seconds"] == 0.005
+    await ask(db)
+    assert await call(db, "unpark")
+    assert (await ask(db))["wait_seconds"] == 0.005
     assert not await is_free(await connect())
 
 
-async def test_how_numbers_are_printed_does_not_matter(connection: Connection) -> None:
-    await connection.execute("set extra_float_digits = -15")
-    await ask(connection)
+async def test_how_numbers_are_printed_does_not_matter(db: Connection) -> None:
+    await db.execute("set extra_float_digits = -15")
+    await ask(db)
     await asyncio.sleep(0.05)
 
-    assert (await ask(connection))["wait_seconds"] >= 0.05
+    assert (await ask(db))["wait_seconds"] >= 0.05
 
 
-async def test_a_setting_that_somebody_spoilt_does_no_harm(
-    connection: Connection,
-) -> None:
-    await ask(connection)
-    await set_since(connection, "soon")
+async def test_a_setting_that_somebody_spoilt_does_no_harm(db: Connection) -> None:
+    await ask(db)
+    await set_since(db, "soon")
 
-    assert (await ask(connection))["wait_seconds"] == 0.005
+    assert (await ask(db))["wait_seconds"] == 0.005
 
 
 @pytest.mark.parametrize("poll", [None, 0 * MINUTE, -MINUTE, timedelta(days=2)])
 async def test_a_poll_that_is_none_is_refused(
-    connection: Connection, connect: Connect, poll: timedelta | None
+    db: Connection, connect: Connect, poll: timedelta | None
 ) -> None:
-    job_id = await insert(connection)
+    job_id = await insert(db)
     with refused("PW003"):
-        await ask(connection, poll=poll)
-    assert (await ask(connection))["id"] == job_id
+        await ask(db, poll=poll)
+    assert (await ask(db))["id"] == job_id
     assert await is_free(await connect())
 
 
-async def test_a_queue_must_be_named(connection: Connection) -> None:
+async def test_a_queue_must_be_named(db: Connection) -> None:
     with refused("PW003"):
-        await call(connection, "claim_or_park", queue=None)
+        await call(db, "claim_or_park", queue=None)
 
 
 async def test_no_job_waits_for_the_poll(connect: Connect) -> None:

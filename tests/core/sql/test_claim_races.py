@@ -26,13 +26,13 @@ PLAN_SWITCHES = [
 ]
 
 
-async def drain(connection: Connection, count: int) -> tuple[list[int], int]:
+async def drain(db: Connection, count: int) -> tuple[list[int], int]:
     """Claim until nothing is left; the ids, and how often the server said 40001."""
     taken: list[int] = []
     repeated = 0
     while True:
         try:
-            ids = [job["id"] for job in await claim(connection, count)]
+            ids = [job["id"] for job in await claim(db, count)]
         except asyncpg.SerializationError:
             repeated += 1
             continue
@@ -43,23 +43,23 @@ async def drain(connection: Connection, count: int) -> tuple[list[int], int]:
 
 @pytest.mark.parametrize("count", [1, 7, 100])
 async def test_sixteen_claimers_never_take_a_job_twice(
-    connect: Connect, connection: Connection, count: int
+    connect: Connect, db: Connection, count: int
 ) -> None:
-    await insert_many(connection, 2000)
+    await insert_many(db, 2000)
     claimers = [await connect() for _ in range(CLAIMERS)]
 
     results = await asyncio.gather(*(drain(claimer, count) for claimer in claimers))
     taken = [job_id for ids, _ in results for job_id in ids]
     assert sorted(taken) == list(range(1, 2001))
     assert not any(repeated for _, repeated in results)
-    assert await connection.fetchval("select max(attempt) from pgwake.jobs_live") == 1
+    assert await db.fetchval("select max(attempt) from pgwake.jobs_live") == 1
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
 async def test_a_stricter_isolation_costs_repeats_but_no_job(
-    connect: Connect, connection: Connection, isolation: str
+    connect: Connect, db: Connection, isolation: str
 ) -> None:
-    await insert_many(connection, 500)
+    await insert_many(db, 500)
     settings = {"default_transaction_isolation": isolation}
     claimers = [await connect(server_settings=settings) for _ in range(CLAIMERS)]
 
@@ -74,40 +74,40 @@ async def test_a_stricter_isolation_costs_repeats_but_no_job(
 @pytest.mark.parametrize("off", PLAN_SWITCHES)
 @pytest.mark.parametrize("count", [1, 3])
 async def test_never_more_than_asked_under_any_plan(
-    connection: Connection, off: str, count: int
+    db: Connection, off: str, count: int
 ) -> None:
-    await set_queue(connection, max_attempts=3)
-    await insert_many(connection, 20)
-    await connection.execute(f"set enable_{off} = off")
+    await set_queue(db, max_attempts=3)
+    await insert_many(db, 20)
+    await db.execute(f"set enable_{off} = off")
 
-    assert len(await claim(connection, count)) == count
-    await set_clock(connection, "1 hour")
-    swept = await rows(connection, "sweep_expired_leases", max_jobs=count - 1)
+    assert len(await claim(db, count)) == count
+    await set_clock(db, "1 hour")
+    swept = await rows(db, "sweep_expired_leases", max_jobs=count - 1)
     assert sum(row["job_count"] for row in swept) == count - 1
 
 
 async def test_never_more_than_asked_with_all_joins_but_nested_loops_off(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     for off in ["hashjoin", "mergejoin", "hashagg", "sort", "material", "memoize"]:
-        await connection.execute(f"set enable_{off} = off")
-    await insert_many(connection, 20)
-    await connection.execute("update pgwake.jobs_live set crash_count = id % 3")
+        await db.execute(f"set enable_{off} = off")
+    await insert_many(db, 20)
+    await db.execute("update pgwake.jobs_live set crash_count = id % 3")
 
-    assert len(await claim(connection)) == 1
-    assert len((await claim_batch(connection, 2, suspects=True))["ids"]) == 2
-    await set_clock(connection, "1 hour")
-    assert len(await rows(connection, "sweep_expired_leases", max_jobs=1)) == 1
+    assert len(await claim(db)) == 1
+    assert len((await claim_batch(db, 2, suspects=True))["ids"]) == 2
+    await set_clock(db, "1 hour")
+    assert len(await rows(db, "sweep_expired_leases", max_jobs=1)) == 1
     count = "select count(*) from pgwake.jobs_live where status = 'running'"
-    assert await connection.fetchval(count) == 2
+    assert await db.fetchval(count) == 2
 
 
 async def test_an_open_claim_hides_its_jobs_only(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    await insert_many(connection, 10)
-    async with connection.transaction():
-        first = await claim(connection, 2)
+    await insert_many(db, 10)
+    async with db.transaction():
+        first = await claim(db, 2)
         second = await claim(other, 2)
         rest = await claim(other, 100)
 
@@ -116,21 +116,21 @@ async def test_an_open_claim_hides_its_jobs_only(
 
 
 async def test_an_open_change_of_policy_holds_up_no_claim(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    await set_queue(connection, max_attempts=3)
-    await insert_many(connection, 4)
-    async with connection.transaction():
-        await set_queue(connection, max_attempts=4)
+    await set_queue(db, max_attempts=3)
+    await insert_many(db, 4)
+    async with db.transaction():
+        await set_queue(db, max_attempts=4)
         assert len(await claim(other, 2)) == 2
 
 
 async def test_a_claim_that_rolls_back_leaves_the_job_to_others(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    job_id = await insert(connection)
-    async with rolled_back(connection):
-        await claim(connection)
+    job_id = await insert(db)
+    async with rolled_back(db):
+        await claim(db)
         assert await claim(other) == []
 
     (claimed,) = await claim(other)
@@ -139,28 +139,28 @@ async def test_a_claim_that_rolls_back_leaves_the_job_to_others(
 
 @pytest.mark.parametrize("crash_count", [1, 2])
 async def test_two_claimers_of_what_crashed_never_share_one(
-    connection: Connection, other: Connection, crash_count: int
+    db: Connection, other: Connection, crash_count: int
 ) -> None:
     for _ in range(2):
-        await insert(connection, crash_count=crash_count)
+        await insert(db, crash_count=crash_count)
     arguments: dict[str, Any] = {"count": 1, "suspects": crash_count == 2}
-    async with connection.transaction():
-        first = await claim_batch(connection, **arguments)
+    async with db.transaction():
+        first = await claim_batch(db, **arguments)
         second = await claim_batch(other, **arguments)
 
     assert sorted(first["ids"] + second["ids"]) == [1, 2]
 
 
 async def test_claims_and_ends_go_on_beside_each_other(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
-    await insert_many(connection, 400)
+    await insert_many(db, 400)
 
-    async def work(connection: Connection) -> int:
+    async def work(db: Connection) -> int:
         completed = 0
-        while jobs := await claim(connection, 9):
+        while jobs := await claim(db, 9):
             outcomes = await call(
-                connection,
+                db,
                 "complete_jobs",
                 job_ids=[job["id"] for job in jobs],
                 lease_ids=[job["lease_id"] for job in jobs],

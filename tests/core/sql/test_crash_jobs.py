@@ -20,86 +20,82 @@ from support.sql.helpers import (
 )
 
 
-async def crash(connection: Connection, job_id: int) -> Row:
+async def crash(db: Connection, job_id: int) -> Row:
     """Claim the job a day later, let its lease run out, and sweep; the row."""
-    day = 2 * (await job(connection, job_id))["crash_count"] + 1
-    await set_clock(connection, f"{day} days")
-    (held,) = await rows(connection, "claim_next_job", worker="w1")
+    day = 2 * (await job(db, job_id))["crash_count"] + 1
+    await set_clock(db, f"{day} days")
+    (held,) = await rows(db, "claim_next_job", worker="w1")
     assert held["id"] == job_id
-    assert await sweep(connection, f"{day + 1} days") == 1
-    return await job(connection, job_id)
+    assert await sweep(db, f"{day + 1} days") == 1
+    return await job(db, job_id)
 
 
-async def test_the_first_two_crashes_give_the_attempt_back(
-    connection: Connection,
-) -> None:
-    job_id = await insert(connection)
-    before = await job(connection, job_id)
+async def test_the_first_two_crashes_give_the_attempt_back(db: Connection) -> None:
+    job_id = await insert(db)
+    before = await job(db, job_id)
 
     for crash_count in (1, 2):
-        row = await crash(connection, job_id)
+        row = await crash(db, job_id)
         changed = {column for column in before if before[column] != row[column]}
         assert changed == {"crash_count", "errors"}
         assert row["crash_count"] == crash_count
 
 
 async def test_from_the_third_crash_on_the_attempt_counts_and_backs_off(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await set_queue(connection, backoff_base=timedelta(days=1), max_crashes=9)
-    job_id = await insert(connection, crash_count=2)
-    row = await crash(connection, job_id)
+    await set_queue(db, backoff_base=timedelta(days=1), max_crashes=9)
+    job_id = await insert(db, crash_count=2)
+    row = await crash(db, job_id)
 
     assert (row["status"], row["attempt"], row["crash_count"]) == ("pending", 1, 3)
     assert row["run_at"] > row["created_at"] + timedelta(days=2)
 
 
-async def test_the_fifth_crash_is_the_last(connection: Connection) -> None:
-    job_id = await insert(connection)
-    crashes = [await crash(connection, job_id) for _ in range(5)]
+async def test_the_fifth_crash_is_the_last(db: Connection) -> None:
+    job_id = await insert(db)
+    crashes = [await crash(db, job_id) for _ in range(5)]
 
     assert [row["status"] for row in crashes] == ["pending"] * 4 + ["failed"]
     row = crashes[-1]
     assert (row["status"], row["crash_count"], row["attempt"]) == ("failed", 5, 3)
-    assert await leaf(connection, job_id) == "jobs_failed"
+    assert await leaf(db, job_id) == "jobs_failed"
 
 
 @pytest.mark.parametrize("max_crashes", [1, 2, 3, 7])
 async def test_the_queue_says_how_many_crashes_are_too_many(
-    connection: Connection, max_crashes: int
+    db: Connection, max_crashes: int
 ) -> None:
-    await set_queue(connection, max_crashes=max_crashes)
-    job_id = await insert(connection)
+    await set_queue(db, max_crashes=max_crashes)
+    job_id = await insert(db)
 
-    states = [(await crash(connection, job_id))["status"] for _ in range(max_crashes)]
+    states = [(await crash(db, job_id))["status"] for _ in range(max_crashes)]
     assert states == ["pending"] * (max_crashes - 1) + ["failed"]
 
 
 @pytest.mark.parametrize(("crash_count", "state"), [(1, "pending"), (2, "failed")])
 async def test_attempts_that_are_used_up_count_from_the_third_crash_on(
-    connection: Connection, crash_count: int, state: str
+    db: Connection, crash_count: int, state: str
 ) -> None:
-    job_id = await insert(connection, max_attempts=1, crash_count=crash_count)
+    job_id = await insert(db, max_attempts=1, crash_count=crash_count)
 
-    assert (await crash(connection, job_id))["status"] == state
+    assert (await crash(db, job_id))["status"] == state
 
 
 @pytest.mark.parametrize(("own", "of_queue"), [(4, 9), (None, 4)])
 async def test_the_limit_of_attempts_is_the_jobs_or_the_queues(
-    connection: Connection, own: int | None, of_queue: int
+    db: Connection, own: int | None, of_queue: int
 ) -> None:
-    await set_queue(connection, max_attempts=of_queue)
+    await set_queue(db, max_attempts=of_queue)
     columns: dict[str, Any] = {"max_attempts": own, "crash_count": 2, "attempt": 3}
-    job_id = await insert(connection, **columns)
+    job_id = await insert(db, **columns)
 
-    assert (await crash(connection, job_id))["status"] == "failed"
+    assert (await crash(db, job_id))["status"] == "failed"
 
 
-async def test_every_crash_names_the_worker_it_took_down(
-    connection: Connection,
-) -> None:
-    job_id = await insert(connection)
-    errors = [await crash(connection, job_id) for _ in range(5)][-1]["errors"]
+async def test_every_crash_names_the_worker_it_took_down(db: Connection) -> None:
+    job_id = await insert(db)
+    errors = [await crash(db, job_id) for _ in range(5)][-1]["errors"]
 
     assert [(e["attempt"], e["worker"], e["reason"]) for e in errors] == [
         (1, "w1", "crashed"),
@@ -113,36 +109,36 @@ async def test_every_crash_names_the_worker_it_took_down(
 
 @pytest.mark.parametrize("crash_count", [0, 1, 4])
 async def test_one_whose_cancellation_was_asked_for_is_cancelled(
-    connection: Connection, crash_count: int
+    db: Connection, crash_count: int
 ) -> None:
-    job_id = await insert(connection, crash_count=crash_count)
-    await rows(connection, "claim_next_job")
-    await call(connection, "cancel_job", job_id=job_id)
-    assert await sweep(connection, "1 hour") == 1
+    job_id = await insert(db, crash_count=crash_count)
+    await rows(db, "claim_next_job")
+    await call(db, "cancel_job", job_id=job_id)
+    assert await sweep(db, "1 hour") == 1
 
-    row = await job(connection, job_id)
+    row = await job(db, job_id)
     assert (row["status"], row["crash_count"]) == ("cancelled", crash_count + 1)
 
 
 async def test_a_suspect_is_found_by_quarantine_only_and_comes_back_after_success(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    job_id = await insert(connection)
+    job_id = await insert(db)
     for _ in range(2):
-        await crash(connection, job_id)
+        await crash(db, job_id)
 
-    assert (await claim_batch(connection, 10))["ids"] == []
-    assert await call(connection, "next_suspect_at", queues=["default"]) is not None
-    taken = await claim_batch(connection, 10, suspects=True)
+    assert (await claim_batch(db, 10))["ids"] == []
+    assert await call(db, "next_suspect_at", queues=["default"]) is not None
+    taken = await claim_batch(db, 10, suspects=True)
     assert taken["ids"] == [job_id]
 
 
 async def test_a_job_that_ran_without_a_counted_attempt_can_be_swept(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    job_id = await insert(connection)
-    await rows(connection, "claim_next_job")
-    await connection.execute("update pgwake.jobs set attempt = 0")
+    job_id = await insert(db)
+    await rows(db, "claim_next_job")
+    await db.execute("update pgwake.jobs set attempt = 0")
 
-    assert await sweep(connection, "1 hour") == 1
-    assert (await job(connection, job_id))["attempt"] == 0
+    assert await sweep(db, "1 hour") == 1
+    assert (await job(db, job_id))["attempt"] == 0

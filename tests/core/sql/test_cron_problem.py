@@ -36,14 +36,14 @@ def is_read_by_the_worker(expression: str) -> bool:
     return len(expression.split()) == 5
 
 
-async def test_it_takes_what_the_worker_reads(connection: Connection) -> None:
+async def test_it_takes_what_the_worker_reads(db: Connection) -> None:
     draw = random.Random(1)  # noqa: S311, the same each time
     expressions = [
         " ".join(draw.choice(WORDS) if draw.random() < 0.3 else "*" for _ in range(5))
         for _ in range(3000)
     ]
     expressions += [f"0 0 {day} {month} *" for day in range(33) for month in range(14)]
-    rows = await connection.fetch(
+    rows = await db.fetch(
         "select e, pgwake.cron_problem(e) is null from unnest($1::text[]) as e",
         expressions,
     )
@@ -67,8 +67,8 @@ async def test_it_takes_what_the_worker_reads(connection: Connection) -> None:
         ),
     ],
 )
-async def test_what_is_usual_is_taken(connection: Connection, cron: str) -> None:
-    assert await call(connection, "cron_problem", cron=cron) is None
+async def test_what_is_usual_is_taken(db: Connection, cron: str) -> None:
+    assert await call(db, "cron_problem", cron=cron) is None
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ async def test_what_is_usual_is_taken(connection: Connection, cron: str) -> None
     ],
 )
 async def test_the_field_is_named_that_is_wrong(
-    connection: Connection, cron: str, said: str
+    db: Connection, cron: str, said: str
 ) -> None:
     with refused("PW003") as caught:
-        await call(connection, "schedule", name="s", cron=cron, kind="k")
+        await call(db, "schedule", name="s", cron=cron, kind="k")
     assert said in str(caught.value)

@@ -26,26 +26,22 @@ BATCHES = ["complete_jobs", "fail_jobs", "release_jobs", "extend_leases"]
 @pytest.mark.parametrize("second", BATCHES)
 @pytest.mark.parametrize("first", ["complete_jobs", "fail_jobs", "release_jobs"])
 async def test_two_batches_take_turns(
-    connect: Connect,
-    connection: Connection,
-    first: str,
-    second: str,
-    is_reversed: bool,
+    connect: Connect, db: Connection, first: str, second: str, is_reversed: bool
 ) -> None:
-    await insert_many(connection, 3)
-    held = await claim(connection, 3)
-    await call(connection, "cancel_job", job_id=held[1]["id"])
+    await insert_many(db, 3)
+    held = await claim(db, 3)
+    await call(db, "cancel_job", job_id=held[1]["id"])
     one, two = await connect(), await connect()
     # Both start while the first job is locked, so that they meet in the middle.
-    async with row_locked(connection, held[0]["id"]):
+    async with row_locked(db, held[0]["id"]):
         tasks = [asyncio.create_task(call(one, first, **pairs(*held)))]
-        await waits(one, tasks[0], connection)
+        await waits(one, tasks[0], db)
         jobs = held[::-1] if is_reversed else held
         tasks += [asyncio.create_task(call(two, second, **pairs(*jobs)))]
         if second == "extend_leases":
             assert await tasks[1] == ["extended", "cancel_requested", "extended"]
         else:
-            await waits(two, tasks[1], connection)
+            await waits(two, tasks[1], db)
 
     outcomes = await asyncio.gather(*tasks)
     assert "lease_lost" not in outcomes[0]
@@ -53,12 +49,12 @@ async def test_two_batches_take_turns(
 
 @pytest.mark.timeout(60)
 async def test_overlapping_batches_sweeps_and_purges_never_deadlock(
-    connect: Connect, connection: Connection, admin_url: str
+    connect: Connect, db: Connection, admin_url: str
 ) -> None:
-    await insert_many(connection, 400)
+    await insert_many(db, 400)
     settings = {"deadlock_timeout": "50ms"}
     sessions = [await connect(admin_url, server_settings=settings) for _ in range(11)]
-    held = {job["id"]: job for job in await claim(connection, 400)}
+    held = {job["id"]: job for job in await claim(db, 400)}
     stop = asyncio.get_running_loop().time() + 4
     ended: list[str] = []
 
@@ -97,4 +93,4 @@ async def test_overlapping_batches_sweeps_and_purges_never_deadlock(
     )
     assert {"completed", "retry", "released", "lease_lost"} <= set(ended)
     count = "select count(*), count(distinct id) from pgwake.jobs"
-    assert tuple(await connection.fetchrow(count) or ()) == (400, 400)
+    assert tuple(await db.fetchrow(count) or ()) == (400, 400)

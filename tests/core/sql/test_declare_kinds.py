@@ -41,33 +41,31 @@ OPERATORS: Row = {
 }
 
 
-async def declare(
-    connection: Connection, version: str | None = None, **kind: Any
-) -> int:
+async def declare(db: Connection, version: str | None = None, **kind: Any) -> int:
     """Declare the kind `a`; how many kinds were written."""
     written: int = await call(
-        connection, "declare_kinds", kinds={"a": kind}, version=version, worker="w1"
+        db, "declare_kinds", kinds={"a": kind}, version=version, worker="w1"
     )
     return written
 
 
-async def kind(connection: Connection, name: str = "a") -> Row:
-    row = await connection.fetchrow(
+async def kind(db: Connection, name: str = "a") -> Row:
+    row = await db.fetchrow(
         "select *, xmin::text, xmax::text from pgwake.kinds where name = $1", name
     )
     assert row is not None
     return dict(row)
 
 
-async def attempts(connection: Connection, name: str = "a") -> int | None:
-    declared: int | None = (await kind(connection, name))["declared_max_attempts"]
+async def attempts(db: Connection, name: str = "a") -> int | None:
+    declared: int | None = (await kind(db, name))["declared_max_attempts"]
     return declared
 
 
-async def test_every_field_is_kept_in_its_own_column(connection: Connection) -> None:
-    assert await declare(connection, "2026.11.2", **WHOLE) == 1
+async def test_every_field_is_kept_in_its_own_column(db: Connection) -> None:
+    assert await declare(db, "2026.11.2", **WHOLE) == 1
 
-    row = await kind(connection)
+    row = await kind(db)
     assert {column: row[column] for column in DECLARED} == DECLARED
     assert row["declared_version"] == [2026, 11, 2]
     assert row["declared_by"] == "w1"
@@ -76,37 +74,37 @@ async def test_every_field_is_kept_in_its_own_column(connection: Connection) -> 
 
 
 async def test_a_worker_without_a_name_is_called_after_its_session(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await connection.execute("set application_name = 'shop'")
-    await call(connection, "declare_kinds", kinds={"a": {}})
+    await db.execute("set application_name = 'shop'")
+    await call(db, "declare_kinds", kinds={"a": {}})
 
-    assert (await kind(connection))["declared_by"].startswith("shop:")
+    assert (await kind(db))["declared_by"].startswith("shop:")
 
 
 async def test_what_is_left_out_or_null_is_not_declared_any_more(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await declare(connection, **WHOLE)
+    await declare(db, **WHOLE)
     changes: Row = {"max_attempts": 3, "priority": None, "schema": None}
-    assert await declare(connection, **changes) == 1
+    assert await declare(db, **changes) == 1
 
-    row = await kind(connection)
+    row = await kind(db)
     assert [row[column] for column in DECLARED] == [3] + [None] * 7
 
 
 @pytest.mark.parametrize("version", [None, "", "1", "2026.11.2"])
 async def test_an_unchanged_declaration_writes_nothing(
-    connection: Connection, version: str | None
+    db: Connection, version: str | None
 ) -> None:
-    await declare(connection, version, **WHOLE)
-    before = await kind(connection)
-    async with connection.transaction():
-        assert await declare(connection, version, **WHOLE) == 0
+    await declare(db, version, **WHOLE)
+    before = await kind(db)
+    async with db.transaction():
+        assert await declare(db, version, **WHOLE) == 0
         taken = "select pg_current_xact_id_if_assigned()::text"
-        assert await connection.fetchval(taken) is None
+        assert await db.fetchval(taken) is None
 
-    assert await kind(connection) == before
+    assert await kind(db) == before
 
 
 @pytest.mark.parametrize(
@@ -123,95 +121,91 @@ async def test_an_unchanged_declaration_writes_nothing(
     ],
 )
 async def test_the_newest_version_wins_whoever_comes_last(
-    connection: Connection, version: str | None, newer: str
+    db: Connection, version: str | None, newer: str
 ) -> None:
-    await declare(connection, version, max_attempts=1)
-    assert await declare(connection, newer, max_attempts=2) == 1
-    before = await kind(connection)
+    await declare(db, version, max_attempts=1)
+    assert await declare(db, newer, max_attempts=2) == 1
+    before = await kind(db)
     assert before["declared_max_attempts"] == 2
 
-    assert await declare(connection, version, max_attempts=1) == 0
-    assert await kind(connection) == before
+    assert await declare(db, version, max_attempts=1) == 0
+    assert await kind(db) == before
 
 
-async def test_among_equal_versions_the_latest_declaration_wins(
-    connection: Connection,
-) -> None:
+async def test_among_equal_versions_the_latest_declaration_wins(db: Connection) -> None:
     for count in (1, 2, 1):
-        assert await declare(connection, "1.0", max_attempts=count) == 1
-        assert await attempts(connection) == count
+        assert await declare(db, "1.0", max_attempts=count) == 1
+        assert await attempts(db) == count
 
 
-async def test_a_newer_version_that_says_the_same_is_remembered(
-    connection: Connection,
-) -> None:
-    await declare(connection, "1", max_attempts=1)
-    assert await declare(connection, "3", max_attempts=1) == 1
+async def test_a_newer_version_that_says_the_same_is_remembered(db: Connection) -> None:
+    await declare(db, "1", max_attempts=1)
+    assert await declare(db, "3", max_attempts=1) == 1
 
-    assert await declare(connection, "2", max_attempts=2) == 0
+    assert await declare(db, "2", max_attempts=2) == 0
 
 
-async def test_an_operators_columns_are_never_touched(connection: Connection) -> None:
+async def test_an_operators_columns_are_never_touched(db: Connection) -> None:
     names = ", ".join(OPERATORS)
     places = ", ".join(f"${n}" for n in range(1, len(OPERATORS) + 1))
-    await connection.execute(
+    await db.execute(
         f"insert into pgwake.kinds (name, {names}) values ('a', {places})",
         *OPERATORS.values(),
     )
     for version in (None, "1", "2"):
-        assert await declare(connection, version, **WHOLE) == 1
-        row = await kind(connection)
+        assert await declare(db, version, **WHOLE) == 1
+        row = await kind(db)
         assert {column: row[column] for column in OPERATORS} == OPERATORS
 
 
-async def test_kinds_that_are_left_out_stay(connection: Connection) -> None:
+async def test_kinds_that_are_left_out_stay(db: Connection) -> None:
     declared = {"a": {"max_attempts": 1}, "b": {"max_attempts": 2}}
-    assert await call(connection, "declare_kinds", kinds=declared) == 2
+    assert await call(db, "declare_kinds", kinds=declared) == 2
     declared = {"b": {"max_attempts": 3}, "c": {}}
-    assert await call(connection, "declare_kinds", kinds=declared) == 2
-    assert await call(connection, "declare_kinds", kinds={}) == 0
+    assert await call(db, "declare_kinds", kinds=declared) == 2
+    assert await call(db, "declare_kinds", kinds={}) == 0
 
-    assert [await attempts(connection, name) for name in "abc"] == [1, 3, None]
+    assert [await attempts(db, name) for name in "abc"] == [1, 3, None]
 
 
-async def test_any_name_is_data(connection: Connection) -> None:
+async def test_any_name_is_data(db: Connection) -> None:
     name = "'; drop table pgwake.jobs; -- \"\n%s{}"
-    await call(connection, "declare_kinds", kinds={name: {"max_attempts": 1}})
+    await call(db, "declare_kinds", kinds={name: {"max_attempts": 1}})
 
-    assert await attempts(connection, name) == 1
+    assert await attempts(db, name) == 1
 
 
 async def test_two_workers_that_start_at_once_do_not_deadlock(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
     # The first of each pair holds what it has written until the other waits for it.
     other, observer = await connect(), await connect()
     for version in ("1", "2"):
         ours = {name: {"max_attempts": 1} for name in "abcdef"}
         theirs = {name: {"max_attempts": 2} for name in "fedcba"}
-        transaction = connection.transaction()
+        transaction = db.transaction()
         await transaction.start()
-        await call(connection, "declare_kinds", kinds=ours, version=version)
+        await call(db, "declare_kinds", kinds=ours, version=version)
         task = asyncio.create_task(
             call(other, "declare_kinds", kinds=theirs, version=version)
         )
         await waits(other, task, observer)
-        await call(connection, "declare_kinds", kinds=theirs, version=version)
+        await call(db, "declare_kinds", kinds=theirs, version=version)
         await transaction.commit()
 
         # The other has waited, and found that nothing is left to write.
         assert await task == 0
-        assert await attempts(connection, "f") == 2
+        assert await attempts(db, "f") == 2
 
 
 async def test_kinds_are_written_in_order_of_their_names(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
     # As JSON they come by length: b before aa.
     other, observer = await connect(), await connect()
-    transaction = connection.transaction()
+    transaction = db.transaction()
     await transaction.start()
-    await connection.execute("insert into pgwake.kinds (name) values ('b')")
+    await db.execute("insert into pgwake.kinds (name) values ('b')")
     task = asyncio.create_task(
         call(other, "declare_kinds", kinds={"cc": {}, "b": {}, "aa": {}})
     )
@@ -226,14 +220,14 @@ async def test_kinds_are_written_in_order_of_their_names(
 
 
 async def test_an_older_worker_that_waited_for_a_newer_one_changes_nothing(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    await declare(connection, max_attempts=1)
-    async with blocking(connection, other, declare(other, "1", max_attempts=3)) as task:
-        await declare(connection, "2", max_attempts=2)
+    await declare(db, max_attempts=1)
+    async with blocking(db, other, declare(other, "1", max_attempts=3)) as task:
+        await declare(db, "2", max_attempts=2)
 
     assert await task == 0
-    assert await attempts(connection) == 2
+    assert await attempts(db) == 2
 
 
 async def test_sixteen_workers_that_start_at_once_write_each_kind_once(
@@ -287,16 +281,16 @@ BAD: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("kinds", "problem", "advice"), BAD)
 async def test_what_can_not_be_meant_is_refused_by_name_and_nothing_written(
-    connection: Connection, kinds: Any, problem: str, advice: str
+    db: Connection, kinds: Any, problem: str, advice: str
 ) -> None:
     if isinstance(kinds, dict):
         kinds = {"A": {"max_attempts": 1}, **kinds, "z": {"max_attempts": 1}}
     with refused("PW003") as caught:
-        await call(connection, "declare_kinds", kinds=kinds)
+        await call(db, "declare_kinds", kinds=kinds)
 
     assert problem in str(caught.value)
     assert advice in (caught.value.hint or "")
-    assert await connection.fetchval("select count(*) from pgwake.kinds") == 0
+    assert await db.fetchval("select count(*) from pgwake.kinds") == 0
 
 
 @pytest.mark.parametrize("number", ["1e18", "-1", "9223372036854775808", "1e131071"])
@@ -308,10 +302,10 @@ async def test_what_can_not_be_meant_is_refused_by_name_and_nothing_written(
     ],
 )
 async def test_a_number_that_overflows_is_refused_like_any_other(
-    connection: Connection, field: str, number: str
+    db: Connection, field: str, number: str
 ) -> None:
     with refused("PW003") as caught:
-        await connection.execute(
+        await db.execute(
             f"""select pgwake.declare_kinds('{{"a": {{"{field}": {number}}}}}')"""
         )
 
@@ -319,14 +313,12 @@ async def test_a_number_that_overflows_is_refused_like_any_other(
 
 
 @pytest.mark.parametrize("number", ["1e-16000", "0.0000001"])
-async def test_a_base_next_to_nothing_is_nothing(
-    connection: Connection, number: str
-) -> None:
-    await connection.execute(
+async def test_a_base_next_to_nothing_is_nothing(db: Connection, number: str) -> None:
+    await db.execute(
         f"""select pgwake.declare_kinds('{{"a": {{"backoff_base": {number}}}}}')"""
     )
 
-    assert (await kind(connection))["declared_backoff_base"] == timedelta(0)
+    assert (await kind(db))["declared_backoff_base"] == timedelta(0)
 
 
 @pytest.mark.parametrize(
@@ -337,10 +329,10 @@ async def test_a_base_next_to_nothing_is_nothing(
     ],
 )
 async def test_a_version_that_is_no_dotted_numbers_is_refused(
-    connection: Connection, version: str
+    db: Connection, version: str
 ) -> None:
     with refused("PW003") as caught:
-        await declare(connection, version, max_attempts=1)
+        await declare(db, version, max_attempts=1)
 
     assert "version is" in str(caught.value)
     assert "2026.11.2" in (caught.value.hint or "")
@@ -357,9 +349,9 @@ async def test_a_version_that_is_no_dotted_numbers_is_refused(
     ],
 )
 async def test_the_limits_themselves_are_taken(
-    connection: Connection, limits: dict[str, Any]
+    db: Connection, limits: dict[str, Any]
 ) -> None:
-    assert await declare(connection, **limits) == 1
+    assert await declare(db, **limits) == 1
 
 
 ILLEGAL_KINDS: list[tuple[str, str, str]] = [
@@ -394,7 +386,7 @@ ILLEGAL_LIMITS: list[tuple[str, str]] = [
 @pytest.mark.parametrize(("column", "value", "check"), ILLEGAL_KINDS)
 @pytest.mark.parametrize("prefix", ["", "declared_"])
 async def test_a_named_check_refuses_policy_of_a_kind(
-    connection: Connection, prefix: str, column: str, value: str, check: str
+    db: Connection, prefix: str, column: str, value: str, check: str
 ) -> None:
     name = "'a'"
     if column == "name":
@@ -404,29 +396,27 @@ async def test_a_named_check_refuses_policy_of_a_kind(
         column = "declared_schema"
 
     with refused("23514", by=f"kinds_{check}"):
-        await connection.execute(
+        await db.execute(
             f"insert into pgwake.kinds (name, {column}) values ({name}, {value})"
         )
 
 
 @pytest.mark.parametrize(("values", "check"), ILLEGAL_LIMITS)
 async def test_a_named_check_refuses_a_limit_of_a_key(
-    connection: Connection, values: str, check: str
+    db: Connection, values: str, check: str
 ) -> None:
     with refused("23514", by=f"concurrency_limits_{check}"):
-        await connection.execute(
+        await db.execute(
             "insert into pgwake.concurrency_limits (queue, key, max_running)"
             f" values ({values})"
         )
 
 
-async def test_every_check_of_policy_has_a_row_that_it_refuses(
-    connection: Connection,
-) -> None:
+async def test_every_check_of_policy_has_a_row_that_it_refuses(db: Connection) -> None:
     tested = {f"kinds_{check}" for _, _, check in ILLEGAL_KINDS}
     tested |= {f"concurrency_limits_{check}" for _, check in ILLEGAL_LIMITS}
 
-    found = await connection.fetch(
+    found = await db.fetch(
         "select conname from pg_constraint where contype = 'c' and conrelid in"
         " ('pgwake.kinds'::regclass, 'pgwake.concurrency_limits'::regclass)"
     )

@@ -59,21 +59,21 @@ def children_at(
     name = f"pgwake_children_{count}"
     admin.execute(f"create database {name} template {template}")
     url = database_url(server, name, role="postgres")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("alter table pgwake.jobs_live set (autovacuum_enabled=off)")
-        connection.execute("set session_replication_role = replica")  # no trigger
-        connection.execute(FILL.format(count=count, lease=LEASE))
-        connection.execute(CHILDREN.format(count=count))
-        connection.execute("analyze pgwake.jobs_live, pgwake.dependencies")
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("alter table pgwake.jobs_live set (autovacuum_enabled=off)")
+        db.execute("set session_replication_role = replica")  # no trigger
+        db.execute(FILL.format(count=count, lease=LEASE))
+        db.execute(CHILDREN.format(count=count))
+        db.execute("analyze pgwake.jobs_live, pgwake.dependencies")
     yield url
     admin.execute(f"drop database {name} with (force)")
 
 
 @fixture
 async def explained(children_at: str) -> AsyncIterator[Explained]:
-    connection = await asyncpg.connect(children_at)
-    yield await Explained.start(connection)
-    await connection.close()
+    db = await asyncpg.connect(children_at)
+    yield await Explained.start(db)
+    await db.close()
 
 
 LEAVES = {f"jobs_finished_{slot}_pkey" for slot in range(32)}
@@ -101,61 +101,59 @@ async def test_a_look_at_children_rides_its_indexes_within_its_bound(
 
 
 async def test_a_child_that_has_many_parents_costs_each_of_them_the_same(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await connection.execute(
+    await db.execute(
         "insert into pgwake.jobs (kind) select 'k' from generate_series(1, 1000)"
     )
-    await connection.execute(
+    await db.execute(
         "insert into pgwake.jobs (kind, depends_on)"
         " select 'k', array_agg(id) from pgwake.jobs"
     )
     arguments = {"queue": "default", "count": 1}
-    jobs = await claim(connection, 1000)  # which sees to them all
+    jobs = await claim(db, 1000)  # which sees to them all
     first = 0
     for n, held in enumerate(jobs[:-1]):
-        await call(connection, "complete_jobs", **pairs(held))
+        await call(db, "complete_jobs", **pairs(held))
         if n % 250 == 0:
-            touched = await buffers(connection, "claim_batch", **arguments)
+            touched = await buffers(db, "claim_batch", **arguments)
             first = first or touched
             assert touched < first + 50
-        assert await claim(connection) == []
+        assert await claim(db) == []
 
 
 async def test_an_old_snapshot_makes_no_cliff_of_dead_looks_at_children(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
     holder = await connect()
     await holder.execute("begin isolation level repeatable read")
     await holder.fetchval("select pg_current_xact_id()::text")
-    parent = await insert(connection, queue="parents")
-    await connection.execute(
+    parent = await insert(db, queue="parents")
+    await db.execute(
         "insert into pgwake.jobs (kind, depends_on)"
         " select 'k', array[$1::bigint] from generate_series(1, 10000)",
         parent,
     )
-    (held,) = await claim(connection, queue="parents")
-    await call(connection, "complete_jobs", **pairs(held))
-    while await connection.fetchval("select count(*) from pgwake.looks"):
-        await claim(connection, 1000)
+    (held,) = await claim(db, queue="parents")
+    await call(db, "complete_jobs", **pairs(held))
+    while await db.fetchval("select count(*) from pgwake.looks"):
+        await claim(db, 1000)
 
-    cursor = (await claim_batch(connection))["cursor"]
+    cursor = (await claim_batch(db))["cursor"]
     assert cursor is not None
     far = "select (clock_timestamp() + interval '59 seconds')::text"
-    cursor["keys"][1] = await connection.fetchval(far)
+    cursor["keys"][1] = await db.fetchval(far)
     arguments = {"queue": "default", "count": 1, "cursor": cursor}
-    assert await buffers(connection, "claim_batch", **arguments) < 300
-    assert await call(connection, "look_at_children") == 0
+    assert await buffers(db, "claim_batch", **arguments) < 300
+    assert await call(db, "look_at_children") == 0
     look_at = "select current_setting('pgwake.children_at')::timestamptz"
-    assert await connection.fetchval(f"{look_at} > now()"), "not each second"
+    assert await db.fetchval(f"{look_at} > now()"), "not each second"
 
 
-async def test_a_queue_without_children_pays_nothing_for_them(
-    connection: Connection,
-) -> None:
-    await insert(connection)
+async def test_a_queue_without_children_pays_nothing_for_them(db: Connection) -> None:
+    await insert(db)
     arguments = {"queue": "default", "count": 1}
-    without = await buffers(connection, "claim_batch", **arguments)
-    parent = await insert(connection, queue="other")
-    await insert(connection, queue="other", depends_on=[parent])
-    assert await buffers(connection, "claim_batch", **arguments) <= without + 3
+    without = await buffers(db, "claim_batch", **arguments)
+    parent = await insert(db, queue="other")
+    await insert(db, queue="other", depends_on=[parent])
+    assert await buffers(db, "claim_batch", **arguments) <= without + 3

@@ -46,36 +46,36 @@ order by 1, 2
 
 
 @fixture
-async def connection(connect: Connect, connection: Connection) -> Connection:
+async def db(connect: Connect, db: Connection) -> Connection:
     """The test's database, which is a clone of the template, as one that is not."""
-    await connection.execute(
+    await db.execute(
         "update pgwake.installation set identity = pgwake.database_identity()"
     )
     return await connect()
 
 
-async def found(connection: Connection, **arguments: Any) -> list[Row]:
+async def found(db: Connection, **arguments: Any) -> list[Row]:
     """What diagnose() finds, or the function that is named by `group`."""
     function = arguments.pop("group", "diagnose")
-    return await rows(connection, function, **arguments)
+    return await rows(db, function, **arguments)
 
 
-async def finding(connection: Connection, check: str, **arguments: Any) -> Row:
+async def finding(db: Connection, check: str, **arguments: Any) -> Row:
     """The only finding, which is of this check."""
-    (row,) = await found(connection, **arguments)
+    (row,) = await found(db, **arguments)
     assert row["check_name"] == check, row
     assert row["problem"]
     return row
 
 
-async def mend(connection: Connection, row: Row, **arguments: Any) -> None:
+async def mend(db: Connection, row: Row, **arguments: Any) -> None:
     """Type a finding's fix, and see that nothing is left to be found."""
-    await connection.execute(row["fix"])
-    assert await found(connection, **arguments) == []
+    await db.execute(row["fix"])
+    assert await found(db, **arguments) == []
 
 
-async def test_a_fresh_database_has_no_findings(connection: Connection) -> None:
-    assert await found(connection) == []
+async def test_a_fresh_database_has_no_findings(db: Connection) -> None:
+    assert await found(db) == []
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
@@ -92,37 +92,35 @@ async def test_an_upgraded_database_has_no_findings(
 
 
 async def test_queues_at_work_and_jobs_for_later_are_no_findings(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await insert(connection)
-    await insert(connection, "later", run_at=await call(connection, "now"))
-    await running(connection, queue="busy")
-    await job_in(connection, "completed", queue="done")
-    await job_in(connection, "failed", queue="letters")
-    await insert(connection, concurrency_key="k")
-    await connection.execute("select pgwake.schedule('nightly', '0 2 * * *', 'noop')")
-    await set_queue(connection, "mail", max_running=5, key_limit=5)
-    await call(connection, "pause_queue", queue="mail")
-    await insert(connection, queue="mail")
+    await insert(db)
+    await insert(db, "later", run_at=await call(db, "now"))
+    await running(db, queue="busy")
+    await job_in(db, "completed", queue="done")
+    await job_in(db, "failed", queue="letters")
+    await insert(db, concurrency_key="k")
+    await db.execute("select pgwake.schedule('nightly', '0 2 * * *', 'noop')")
+    await set_queue(db, "mail", max_running=5, key_limit=5)
+    await call(db, "pause_queue", queue="mail")
+    await insert(db, queue="mail")
 
-    assert await found(connection) == []
+    assert await found(db) == []
 
 
-async def test_a_copy_is_found(connection: Connection) -> None:
-    await connection.execute("update pgwake.installation set identity = '1:2'")
+async def test_a_copy_is_found(db: Connection) -> None:
+    await db.execute("update pgwake.installation set identity = '1:2'")
 
-    row = await finding(connection, "copy")
+    row = await finding(db, "copy")
     assert row["severity"] == "error"
     assert row["fix"].startswith("pgwake adopt")
 
 
 async def test_a_database_that_is_set_to_be_read_is_found(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
-    name = await connection.fetchval("select current_database()")
-    await connection.execute(
-        f"alter database {name} set default_transaction_read_only = on"
-    )
+    name = await db.fetchval("select current_database()")
+    await db.execute(f"alter database {name} set default_transaction_read_only = on")
     reader = await connect()
     row = await finding(reader, "read_only")
     await reader.execute("set default_transaction_read_only = off")
@@ -142,19 +140,19 @@ async def test_a_database_that_is_set_to_be_read_is_found(
     ],
 )
 async def test_a_trigger_that_does_not_fire_is_found(
-    connection: Connection, trigger: str, table: str, state: str
+    db: Connection, trigger: str, table: str, state: str
 ) -> None:
-    await connection.execute(f"alter table {table} {state} trigger {trigger}")
+    await db.execute(f"alter table {table} {state} trigger {trigger}")
 
-    row = await finding(connection, "trigger_off")
+    row = await finding(db, "trigger_off")
     assert (row["severity"], row["subject"]) == ("error", f"{trigger} on {table}")
-    await mend(connection, row)
+    await mend(db, row)
 
 
 async def test_each_trigger_that_is_missing_is_found_and_made_as_it_was(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    before = await connection.fetch(TRIGGERS)
+    before = await db.fetch(TRIGGERS)
     # Not those that a row trigger of the root has on its leaves.
     tops = [
         row
@@ -163,36 +161,36 @@ async def test_each_trigger_that_is_missing_is_found_and_made_as_it_was(
     ]
     assert len(tops) == 7 + 34
     for table, name, *_ in tops:
-        await connection.execute(f"drop trigger {name} on {table}")
+        await db.execute(f"drop trigger {name} on {table}")
 
-    while missing := await found(connection):
+    while missing := await found(db):
         assert len(missing) <= 10
         for row in missing:
             assert row["check_name"] == "trigger_off"
-            await connection.execute(row["fix"])
-    assert await connection.fetch(TRIGGERS) == before
+            await db.execute(row["fix"])
+    assert await db.fetch(TRIGGERS) == before
 
 
 async def test_a_definer_function_without_its_search_path_is_found(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await connection.execute("alter function pgwake.diagnose() reset search_path")
+    await db.execute("alter function pgwake.diagnose() reset search_path")
 
-    await mend(connection, await finding(connection, "function_unsafe"))
+    await mend(db, await finding(db, "function_unsafe"))
 
 
 async def test_a_definer_function_that_everybody_may_execute_is_found(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await connection.execute("grant execute on function pgwake.diagnose() to public")
+    await db.execute("grant execute on function pgwake.diagnose() to public")
 
-    await mend(connection, await finding(connection, "function_unsafe"))
+    await mend(db, await finding(db, "function_unsafe"))
 
 
 @pytest.mark.parametrize(
     "what", ["table pgwake.looks", "view pgwake.tally_rows", "function pgwake.now()"]
 )
-@pytest.mark.usefixtures("connection")
+@pytest.mark.usefixtures("db")
 async def test_what_belongs_to_somebody_else_is_found(
     connect: Connect, admin_url: str, what: str
 ) -> None:
@@ -203,10 +201,8 @@ async def test_what_belongs_to_somebody_else_is_found(
     await mend(admin, row, group="diagnose_schema")
 
 
-async def test_a_hook_without_a_search_path_is_found_once(
-    connection: Connection,
-) -> None:
-    await connection.execute("""
+async def test_a_hook_without_a_search_path_is_found_once(db: Connection) -> None:
+    await db.execute("""
         create schema app;
         create function app.hook() returns trigger language plpgsql as
           'begin return null; end';
@@ -219,28 +215,26 @@ async def test_a_hook_without_a_search_path_is_found_once(
           for each row execute function app.hook();
     """)
 
-    row = await finding(connection, "hook_path")
+    row = await finding(db, "hook_path")
     assert (row["severity"], row["subject"]) == ("warning", "app.hook()")
-    await mend(connection, row)
+    await mend(db, row)
 
 
-async def test_a_table_without_autovacuum_is_found(connection: Connection) -> None:
-    await connection.execute(
-        "alter table pgwake.jobs_live set (autovacuum_enabled = off)"
-    )
+async def test_a_table_without_autovacuum_is_found(db: Connection) -> None:
+    await db.execute("alter table pgwake.jobs_live set (autovacuum_enabled = off)")
 
-    row = await finding(connection, "autovacuum_off")
+    row = await finding(db, "autovacuum_off")
     assert row["subject"] == "pgwake.jobs_live"
-    await mend(connection, row)
+    await mend(db, row)
 
 
 async def test_a_server_without_autovacuum_is_found(
-    connection: Connection, connect: Connect, admin_url: str
+    db: Connection, connect: Connect, admin_url: str
 ) -> None:
     admin = await connect(admin_url)
 
     async def is_seen() -> bool:
-        return bool(await found(connection, group="diagnose_schema"))
+        return bool(await found(db, group="diagnose_schema"))
 
     async def is_gone() -> bool:
         return not await is_seen()
@@ -249,7 +243,7 @@ async def test_a_server_without_autovacuum_is_found(
     try:
         await admin.execute("select pg_reload_conf()")
         await wait_for(is_seen)
-        row = await finding(connection, "autovacuum_off", group="diagnose_schema")
+        row = await finding(db, "autovacuum_off", group="diagnose_schema")
     finally:
         await admin.execute("alter system reset autovacuum")
         await admin.execute("select pg_reload_conf()")
@@ -258,32 +252,32 @@ async def test_a_server_without_autovacuum_is_found(
 
 
 async def test_a_session_with_an_old_snapshot_is_found(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     reader = await connect(server_settings={"application_name": "re [port]"})
     await reader.execute("begin isolation level repeatable read")
     await reader.execute("select from pgwake.jobs")
     pins = {"group": "diagnose_pins", "warn_after": timedelta(0)}
 
-    assert await found(connection) == []
-    row = await finding(connection, "old_snapshot", **pins)
+    assert await found(db) == []
+    row = await finding(db, "old_snapshot", **pins)
     assert row["severity"] == "warning"
     assert row["subject"] == f"session {reader.get_server_pid()}"
     assert (
         f'role {OWNER}, application "re [port]", idle in transaction' in row["problem"]
     )
-    row = await finding(connection, "old_snapshot", **pins, fail_after=timedelta(0))
+    row = await finding(db, "old_snapshot", **pins, fail_after=timedelta(0))
     assert row["severity"] == "error"
-    await connection.execute(row["fix"])
+    await db.execute(row["fix"])
 
     async def is_gone() -> bool:
-        return not await found(connection, **pins)
+        return not await found(db, **pins)
 
     await wait_for(is_gone)
 
 
 async def test_a_prepared_transaction_is_found(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     producer = await connect()
     await producer.execute("set pgwake.notify = off")
@@ -292,54 +286,52 @@ async def test_a_prepared_transaction_is_found(
     await producer.execute("prepare transaction 'it''s'")
     pins = {"group": "diagnose_pins", "warn_after": timedelta(0)}
 
-    assert await found(connection) == []
-    row = await finding(connection, "prepared_transaction", **pins)
+    assert await found(db) == []
+    row = await finding(db, "prepared_transaction", **pins)
     assert row["subject"] == "it's"
     assert "holds locks on jobs" in row["problem"]
-    await mend(connection, row, **pins)
+    await mend(db, row, **pins)
 
 
 async def test_sessions_whose_transactions_the_owner_may_not_see_are_said(
-    connection: Connection, connect: Connect, admin_url: str
+    db: Connection, connect: Connect, admin_url: str
 ) -> None:
     admin = await connect(admin_url)
-    row = await finding(connection, "hidden_sessions")
+    row = await finding(db, "hidden_sessions")
     assert (row["severity"], row["subject"], row["value"]) == ("notice", OWNER, 1)
     try:
         await admin.execute(row["fix"])
-        assert await found(connection) == []
+        assert await found(db) == []
     finally:
         await admin.execute(f"revoke pg_read_all_stats from {OWNER}")
 
     # Told by transaction ids, since the time is hidden.
     await admin.execute("begin isolation level repeatable read")
     await admin.execute("select from pgwake.jobs")
-    await insert(connection)
-    hidden = await found(connection, group="diagnose_pins", warn_xids=0)
+    await insert(db)
+    hidden = await found(db, group="diagnose_pins", warn_xids=0)
     assert [row["check_name"] for row in hidden] == ["old_snapshot", "hidden_sessions"]
 
 
 async def test_a_queue_of_notifications_that_nobody_reads_is_found(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     listener = await connect()
     await listener.add_listener("pgwake", lambda *_: None)
     await listener.execute("begin")
     await listener.fetchval("select 1")
     for place in range(40):
-        await connection.execute(
-            "select pg_notify('pgwake', $1)", f"{place}{'x' * 7000}"
-        )
+        await db.execute("select pg_notify('pgwake', $1)", f"{place}{'x' * 7000}")
     server = {"group": "diagnose_server", "notify_share": 1e-9}
 
-    row = await finding(connection, "notification_queue", **server)
+    row = await finding(db, "notification_queue", **server)
     assert row["severity"] == "warning"
     assert f"session {listener.get_server_pid()}" in row["problem"]
-    await connection.execute(row["fix"])
+    await db.execute(row["fix"])
 
     async def is_read() -> bool:
-        await connection.execute("notify pgwake")
-        return not await found(connection, **server)
+        await db.execute("notify pgwake")
+        return not await found(db, **server)
 
     await wait_for(is_read)
 
@@ -385,34 +377,28 @@ async def test_transaction_ids_that_run_out_are_found(
     assert await found(owner, **server) == []
 
 
-async def test_connections_that_are_nearly_used_up_are_found(
-    connection: Connection,
-) -> None:
+async def test_connections_that_are_nearly_used_up_are_found(db: Connection) -> None:
     row = await finding(
-        connection, "connections", group="diagnose_server", connection_share=0.001
+        db, "connections", group="diagnose_server", connection_share=0.001
     )
     assert 0 < row["value"] < 1
-    await connection.execute(row["fix"])
+    await db.execute(row["fix"])
 
 
-async def test_dead_rows_that_nobody_removes_are_found(connection: Connection) -> None:
-    server = {
-        "group": "diagnose_server",
-        "dead_rows": 40,
-        "vacuum_age": timedelta(0),
-    }
-    await connection.execute(
+async def test_dead_rows_that_nobody_removes_are_found(db: Connection) -> None:
+    server = {"group": "diagnose_server", "dead_rows": 40, "vacuum_age": timedelta(0)}
+    await db.execute(
         "insert into pgwake.jobs (kind) select 'x' from generate_series(1, 50)"
     )
-    await connection.execute("delete from pgwake.jobs")
+    await db.execute("delete from pgwake.jobs")
 
     async def is_seen() -> bool:
-        return bool(await found(connection, **server))
+        return bool(await found(db, **server))
 
     await wait_for(is_seen, 10)
-    row = await finding(connection, "dead_rows", **server)
+    row = await finding(db, "dead_rows", **server)
     assert (row["subject"], row["value"]) == ("pgwake.jobs_live", 50)
-    await connection.execute(row["fix"])
+    await db.execute(row["fix"])
 
     async def is_gone() -> bool:
         return not await is_seen()
@@ -429,36 +415,36 @@ async def test_dead_rows_that_nobody_removes_are_found(connection: Connection) -
     ],
 )
 async def test_a_session_that_holds_a_bell_as_no_client_should_is_found(
-    connection: Connection, connect: Connect, lock: str, what: str
+    db: Connection, connect: Connect, lock: str, what: str
 ) -> None:
-    await insert(connection, queue="mail", run_at=await tomorrow(connection))
+    await insert(db, queue="mail", run_at=await tomorrow(db))
     holder = await connect()
     await holder.execute("select pg_advisory_lock_shared(42)")
     await holder.execute(f"select {lock}")
 
-    row = await finding(connection, "bell_held")
+    row = await finding(db, "bell_held")
     assert (row["severity"], row["subject"]) == ("error", "mail")
     assert f"session {holder.get_server_pid()}" in row["problem"]
     assert what in row["problem"]
-    await connection.execute(row["fix"])
+    await db.execute(row["fix"])
 
     async def is_gone() -> bool:
-        return not await found(connection)
+        return not await found(db)
 
     await wait_for(is_gone)
 
 
-async def tomorrow(connection: Connection) -> Any:
-    return await call(connection, "now") + timedelta(days=1)
+async def tomorrow(db: Connection) -> Any:
+    return await call(db, "now") + timedelta(days=1)
 
 
 @contextlib.asynccontextmanager
-async def inserting(connection: Connection) -> AsyncIterator[None]:
+async def inserting(db: Connection) -> AsyncIterator[None]:
     """Insert as fast as one session can."""
 
     async def insert_for_ever() -> None:
         while True:
-            await insert(connection, queue="busy")
+            await insert(db, queue="busy")
 
     task = asyncio.create_task(insert_for_ever())
     yield
@@ -468,7 +454,7 @@ async def inserting(connection: Connection) -> AsyncIterator[None]:
 
 
 async def test_inserters_and_those_on_duty_are_no_findings(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     await Listener.with_bells(await connect(), "default", "other")
     await call(await connect(), "park", queue="muted", muted=True)
@@ -477,151 +463,143 @@ async def test_inserters_and_those_on_duty_are_no_findings(
         for producer in producers:
             await stack.enter_async_context(inserting(producer))
         for _ in range(20):
-            assert await found(connection) == []
+            assert await found(db) == []
 
 
-async def test_a_lease_that_nobody_sweeps_is_found(connection: Connection) -> None:
-    await insert(connection)
-    await claim(connection, worker="gone", lease=timedelta(seconds=1))
+async def test_a_lease_that_nobody_sweeps_is_found(db: Connection) -> None:
+    await insert(db)
+    await claim(db, worker="gone", lease=timedelta(seconds=1))
 
-    await set_clock(connection, "5 minutes")
-    assert await found(connection) == []
-    await set_clock(connection, "302 seconds")
-    await report(connection, "default")
-    row = await finding(connection, "lease_not_swept")
+    await set_clock(db, "5 minutes")
+    assert await found(db) == []
+    await set_clock(db, "302 seconds")
+    await report(db, "default")
+    row = await finding(db, "lease_not_swept")
     assert (row["severity"], row["subject"]) == ("error", "gone")
     assert row["value"] == pytest.approx(301, abs=1)
-    await mend(connection, row)
+    await mend(db, row)
 
 
 async def test_a_leaf_that_is_never_emptied_is_found_with_who_is_in_the_way(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
-    await job_in(connection, "completed")
+    await job_in(db, "completed")
     reader = await connect()
-    await set_clock(connection, "8 days")
-    assert await found(connection) == []
-    await set_clock(connection, "11 days")
+    await set_clock(db, "8 days")
+    assert await found(db) == []
+    await set_clock(db, "11 days")
     await reader.execute("begin")
     await reader.execute("select from pgwake.jobs_finished")
 
-    row = await finding(connection, "leaf_kept")
+    row = await finding(db, "leaf_kept")
     assert f"session {reader.get_server_pid()}" in row["problem"]
-    await connection.execute(row["fix"])
+    await db.execute(row["fix"])
 
     async def is_free() -> bool:
-        (row,) = await found(connection)
+        (row,) = await found(db)
         return "session" not in row["problem"]
 
     await wait_for(is_free)
-    await mend(connection, await finding(connection, "leaf_kept"))
+    await mend(db, await finding(db, "leaf_kept"))
 
 
-async def report(connection: Connection, *queues: str, kinds: Any = ()) -> None:
-    await connection.execute(
+async def report(db: Connection, *queues: str, kinds: Any = ()) -> None:
+    await db.execute(
         "select pgwake.report_worker('w1', 'host', 1, $1, $2)", queues, kinds
     )
 
 
-async def test_a_queue_with_due_jobs_and_no_worker_is_found(
-    connection: Connection,
-) -> None:
-    await insert(connection, queue="mail")
-    await set_clock(connection, "59 seconds")
-    assert await found(connection) == []
-    await set_clock(connection, "61 seconds")
+async def test_a_queue_with_due_jobs_and_no_worker_is_found(db: Connection) -> None:
+    await insert(db, queue="mail")
+    await set_clock(db, "59 seconds")
+    assert await found(db) == []
+    await set_clock(db, "61 seconds")
 
-    await report(connection, "other")
-    row = await finding(connection, "queue_without_worker")
+    await report(db, "other")
+    row = await finding(db, "queue_without_worker")
     assert (row["severity"], row["subject"]) == ("error", "mail")
     assert row["value"] == pytest.approx(61, abs=1)
-    await connection.execute(row["fix"])
-    await report(connection, "mail")
-    assert await found(connection) == []
+    await db.execute(row["fix"])
+    await report(db, "mail")
+    assert await found(db) == []
 
 
 async def test_a_queue_that_is_paused_for_ever_over_due_jobs_is_found(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     for name in ("mail", 'it\'s "one"\n'):
-        await insert(connection, queue=name)
-        await call(connection, "pause_queue", queue=name)
-    await insert(connection, queue="until")
-    await set_clock(connection, "61 minutes")
-    await connection.execute(
-        "select pgwake.pause_queue('until', pgwake.now() + '1 minute')"
-    )
+        await insert(db, queue=name)
+        await call(db, "pause_queue", queue=name)
+    await insert(db, queue="until")
+    await set_clock(db, "61 minutes")
+    await db.execute("select pgwake.pause_queue('until', pgwake.now() + '1 minute')")
 
-    both = await found(connection)
+    both = await found(db)
     assert {row["check_name"] for row in both} == {"queue_paused"}
     assert {row["severity"] for row in both} == {"notice"}
     assert 'it\'s "one"?' in both[0]["problem"]
-    await report(connection, "mail", 'it\'s "one"\n')
+    await report(db, "mail", 'it\'s "one"\n')
     for row in both:
-        await connection.execute(row["fix"])
-    assert await found(connection) == []
+        await db.execute(row["fix"])
+    assert await found(db) == []
 
 
-async def test_a_suspect_that_no_quarantine_takes_is_found(
-    connection: Connection,
-) -> None:
-    await report(connection, "default")
-    job_id = await insert(connection, crash_count=2)
-    await set_clock(connection, "14 minutes")
-    await report(connection, "default")
-    assert await found(connection) == []
-    await set_clock(connection, "16 minutes")
-    await report(connection, "default")
+async def test_a_suspect_that_no_quarantine_takes_is_found(db: Connection) -> None:
+    await report(db, "default")
+    job_id = await insert(db, crash_count=2)
+    await set_clock(db, "14 minutes")
+    await report(db, "default")
+    assert await found(db) == []
+    await set_clock(db, "16 minutes")
+    await report(db, "default")
 
-    row = await finding(connection, "suspect_waits")
+    row = await finding(db, "suspect_waits")
     assert row["subject"] == str(job_id)
-    await connection.execute(row["fix"])
-    await call(connection, "cancel_job", job_id=job_id)
-    assert await found(connection) == []
+    await db.execute(row["fix"])
+    await call(db, "cancel_job", job_id=job_id)
+    assert await found(db) == []
 
 
-async def test_a_kind_that_comes_back_is_found(connection: Connection) -> None:
-    held = await running(connection, kind="it's")
-    await connection.execute(
+async def test_a_kind_that_comes_back_is_found(db: Connection) -> None:
+    held = await running(db, kind="it's")
+    await db.execute(
         "select pgwake.release_jobs(array[$1::bigint], array[$2::uuid],"
         " 'unknown_kind', array[interval '0'])",
         held["id"],
         held["lease_id"],
     )
 
-    row = await finding(connection, "kind_without_worker")
+    row = await finding(db, "kind_without_worker")
     assert (row["severity"], row["subject"]) == ("warning", "it's")
-    assert [tuple(r) for r in await connection.fetch(row["fix"])] == [("cancelled", 1)]
-    await report(connection, "default", kinds=["it's"])
-    row = await finding(connection, "kind_bounces")
+    assert [tuple(r) for r in await db.fetch(row["fix"])] == [("cancelled", 1)]
+    await report(db, "default", kinds=["it's"])
+    row = await finding(db, "kind_bounces")
     assert row["severity"] == "notice"
-    await connection.execute(row["fix"])
-    await set_clock(connection, "11 minutes")
-    await report(connection, "default", kinds=["it's"])
-    assert await found(connection) == []
+    await db.execute(row["fix"])
+    await set_clock(db, "11 minutes")
+    await report(db, "default", kinds=["it's"])
+    assert await found(db) == []
 
 
-async def test_a_schedule_that_is_late_or_refused_is_found(
-    connection: Connection,
-) -> None:
-    await connection.execute(
+async def test_a_schedule_that_is_late_or_refused_is_found(db: Connection) -> None:
+    await db.execute(
         "select pgwake.schedule('often', every => '1 second', kind => 'x')"
     )
-    assert await found(connection) == []
-    await set_clock(connection, "61 seconds")
-    row = await finding(connection, "schedule_late")
+    assert await found(db) == []
+    await set_clock(db, "61 seconds")
+    row = await finding(db, "schedule_late")
     assert (row["severity"], row["subject"]) == ("error", "often")
-    await connection.execute(row["fix"])
+    await db.execute(row["fix"])
 
-    (due,) = await rows(connection, "due_schedules")
-    await connection.execute(
+    (due,) = await rows(db, "due_schedules")
+    await db.execute(
         "select pgwake.note_schedule_problem('often', $1, E'no\\nway')", due["version"]
     )
-    row = await finding(connection, "schedule_problem")
+    row = await finding(db, "schedule_problem")
     assert (row["severity"], "no?way" in row["problem"]) == ("warning", True)
-    assert len(await connection.fetch(row["fix"])) == 1
-    await connection.execute("select pgwake.pause_schedule('often')")
-    assert await found(connection) == []
+    assert len(await db.fetch(row["fix"])) == 1
+    await db.execute("select pgwake.pause_schedule('often')")
+    assert await found(db) == []
 
 
 @pytest.mark.parametrize(
@@ -635,13 +613,13 @@ async def test_a_schedule_that_is_late_or_refused_is_found(
     ],
 )
 async def test_policy_of_a_queue_that_can_not_be_meant_is_found(
-    connection: Connection, policy: dict[str, Any]
+    db: Connection, policy: dict[str, Any]
 ) -> None:
-    await set_queue(connection, "it's", **policy)
+    await set_queue(db, "it's", **policy)
 
-    row = await finding(connection, "policy")
+    row = await finding(db, "policy")
     assert (row["severity"], row["subject"]) == ("warning", "it's")
-    await mend(connection, row)
+    await mend(db, row)
 
 
 @pytest.mark.parametrize(
@@ -653,51 +631,49 @@ async def test_policy_of_a_queue_that_can_not_be_meant_is_found(
     ],
 )
 async def test_policy_of_a_kind_that_can_not_be_meant_is_found(
-    connection: Connection, policy: str
+    db: Connection, policy: str
 ) -> None:
-    await connection.execute("insert into pgwake.kinds (name) values ('it''s')")
-    await connection.execute(f"update pgwake.kinds set {policy}")
+    await db.execute("insert into pgwake.kinds (name) values ('it''s')")
+    await db.execute(f"update pgwake.kinds set {policy}")
 
-    await mend(connection, await finding(connection, "policy"))
+    await mend(db, await finding(db, "policy"))
 
 
-async def test_a_heap_of_dead_letters_is_found(connection: Connection) -> None:
+async def test_a_heap_of_dead_letters_is_found(db: Connection) -> None:
     statement = (
         "insert into pgwake.jobs (queue, kind, status, finished_at)"
         " select 'mail', 'x', 'failed', now() from generate_series(1, $1)"
     )
-    await connection.execute(statement, 10_000)
-    assert await found(connection) == []
-    await connection.execute(statement, 1)
+    await db.execute(statement, 10_000)
+    assert await found(db) == []
+    await db.execute(statement, 1)
 
-    row = await finding(connection, "dead_letters")
+    row = await finding(db, "dead_letters")
     assert (row["severity"], row["value"]) == ("notice", 10_001)
-    await connection.execute(row["fix"])
+    await db.execute(row["fix"])
 
 
-async def test_findings_are_bounded_and_the_worst_come_first(
-    connection: Connection,
-) -> None:
+async def test_findings_are_bounded_and_the_worst_come_first(db: Connection) -> None:
     for place in range(25):
-        await set_queue(connection, f"q{place}", lease=timedelta(seconds=1))
-    await connection.execute(
+        await set_queue(db, f"q{place}", lease=timedelta(seconds=1))
+    await db.execute(
         "insert into pgwake.jobs (queue, kind) select 'q' || n, 'x'"
         " from generate_series(1, 25) as n"
     )
-    await set_clock(connection, "2 minutes")
+    await set_clock(db, "2 minutes")
 
-    checks = [row["check_name"] for row in await found(connection)]
+    checks = [row["check_name"] for row in await found(db)]
     assert checks == ["queue_without_worker"] * 10 + ["policy"] * 10
 
 
-async def test_no_table_of_jobs_is_scanned(connection: Connection) -> None:
-    await connection.execute(
+async def test_no_table_of_jobs_is_scanned(db: Connection) -> None:
+    await db.execute(
         "insert into pgwake.jobs (queue, kind) select 'q' || n % 20, 'x'"
         " from generate_series(1, 5000) as n"
     )
-    await connection.execute("begin")
-    await found(connection)
-    scanned = await connection.fetch(
+    await db.execute("begin")
+    await found(db)
+    scanned = await db.fetch(
         "select relname, seq_scan, seq_tup_read, idx_tup_fetch"
         " from pg_stat_xact_user_tables"
         " where relname ~ '^jobs_' and (seq_scan > 0 or idx_tup_fetch > 100)"
@@ -706,11 +682,9 @@ async def test_no_table_of_jobs_is_scanned(connection: Connection) -> None:
 
 
 async def test_whoever_may_execute_it_sees_what_the_owner_sees(
-    connection: Connection, connect: Connect, admin_url: str
+    db: Connection, connect: Connect, admin_url: str
 ) -> None:
-    await connection.execute(
-        "alter table pgwake.jobs disable trigger jobs_after_insert"
-    )
+    await db.execute("alter table pgwake.jobs disable trigger jobs_after_insert")
     admin = await connect(admin_url)
     await admin.execute("create role onlooker")
     try:
@@ -718,9 +692,7 @@ async def test_whoever_may_execute_it_sees_what_the_owner_sees(
         await admin.execute("set role onlooker")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await found(admin)
-        await connection.execute(
-            "grant execute on function pgwake.diagnose() to onlooker"
-        )
+        await db.execute("grant execute on function pgwake.diagnose() to onlooker")
         checks = [row["check_name"] for row in await found(admin)]
     finally:
         await admin.execute("reset role; drop owned by onlooker; drop role onlooker")

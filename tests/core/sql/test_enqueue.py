@@ -16,27 +16,25 @@ from support.sql.helpers import (
 )
 
 
-async def test_a_job_needs_no_more_than_its_kind(connection: Connection) -> None:
-    job_id = await call(connection, "enqueue", kind="a")
+async def test_a_job_needs_no_more_than_its_kind(db: Connection) -> None:
+    job_id = await call(db, "enqueue", kind="a")
 
-    added = await job(connection, job_id)
+    added = await job(db, job_id)
     assert added["status"] == "pending"
     assert (added["queue"], added["kind"], added["payload"]) == ("default", "a", {})
     assert (added["priority"], added["attempt"], added["max_attempts"]) == (0, 0, None)
     assert added["run_at"] == added["created_at"]
 
 
-async def test_enqueue_and_a_plain_insert_make_the_same_row(
-    connection: Connection,
-) -> None:
-    async with connection.transaction():  # one clock for both
-        enqueued = await job(connection, await call(connection, "enqueue", kind="a"))
-        inserted = await job(connection, await insert(connection, "a"))
+async def test_enqueue_and_a_plain_insert_make_the_same_row(db: Connection) -> None:
+    async with db.transaction():  # one clock for both
+        enqueued = await job(db, await call(db, "enqueue", kind="a"))
+        inserted = await job(db, await insert(db, "a"))
 
     assert enqueued | {"id": 0} == inserted | {"id": 0}
 
 
-async def test_every_argument_lands_in_its_column(connection: Connection) -> None:
+async def test_every_argument_lands_in_its_column(db: Connection) -> None:
     arguments = {
         "kind": "k",
         "payload": {"a": 1},
@@ -46,40 +44,38 @@ async def test_every_argument_lands_in_its_column(connection: Connection) -> Non
         "unique_key": "u",
         "metadata": {"trace": "t"},
     }
-    added = await job(connection, await call(connection, "enqueue", **arguments))
+    added = await job(db, await call(db, "enqueue", **arguments))
 
     assert {column: added[column] for column in arguments} == arguments
 
 
-async def test_a_delay_is_counted_from_the_queues_clock(connection: Connection) -> None:
-    await set_clock(connection, "1 day")
-    job_id = await call(connection, "enqueue", kind="a", delay=timedelta(hours=1))
+async def test_a_delay_is_counted_from_the_queues_clock(db: Connection) -> None:
+    await set_clock(db, "1 day")
+    job_id = await call(db, "enqueue", kind="a", delay=timedelta(hours=1))
 
-    added = await job(connection, job_id)
+    added = await job(db, job_id)
     assert added["run_at"] == added["created_at"] + timedelta(hours=1)
 
 
-async def test_run_at_may_lie_in_the_past(connection: Connection) -> None:
-    run_at = await connection.fetchval("select now() - interval '1 year'")
-    job_id = await call(connection, "enqueue", kind="a", run_at=run_at)
+async def test_run_at_may_lie_in_the_past(db: Connection) -> None:
+    run_at = await db.fetchval("select now() - interval '1 year'")
+    job_id = await call(db, "enqueue", kind="a", run_at=run_at)
 
-    assert (await job(connection, job_id))["run_at"] == run_at
-
-
-async def test_a_paused_queue_takes_jobs_but_gives_none(connection: Connection) -> None:
-    await connection.execute("insert into pgwake.queues values ('default', 'infinity')")
-
-    assert await call(connection, "enqueue", kind="a")
-    assert await claim(connection) == []
+    assert (await job(db, job_id))["run_at"] == run_at
 
 
-async def test_it_belongs_to_the_callers_transaction(
-    connection: Connection,
-) -> None:
-    async with rolled_back(connection):
-        await call(connection, "enqueue", kind="a")
+async def test_a_paused_queue_takes_jobs_but_gives_none(db: Connection) -> None:
+    await db.execute("insert into pgwake.queues values ('default', 'infinity')")
 
-    assert await claim(connection) == []
+    assert await call(db, "enqueue", kind="a")
+    assert await claim(db) == []
+
+
+async def test_it_belongs_to_the_callers_transaction(db: Connection) -> None:
+    async with rolled_back(db):
+        await call(db, "enqueue", kind="a")
+
+    assert await claim(db) == []
 
 
 @pytest.mark.parametrize(
@@ -99,23 +95,23 @@ async def test_it_belongs_to_the_callers_transaction(
     ],
 )
 async def test_what_can_not_be_meant_is_an_invalid_argument(
-    connection: Connection, arguments: dict[str, Any]
+    db: Connection, arguments: dict[str, Any]
 ) -> None:
     with refused("PW003"):
-        await call(connection, "enqueue", **{"kind": "a", **arguments})
+        await call(db, "enqueue", **{"kind": "a", **arguments})
 
 
-async def test_run_at_and_delay_exclude_each_other(connection: Connection) -> None:
+async def test_run_at_and_delay_exclude_each_other(db: Connection) -> None:
     with refused("PW003"):
-        await connection.execute(
+        await db.execute(
             "select pgwake.enqueue('a', run_at => now(), delay => '1 second')"
         )
 
 
 @pytest.mark.parametrize("delay", ["292271 years", "-178000000 years"])
-async def test_no_delay_overflows(connection: Connection, delay: str) -> None:
+async def test_no_delay_overflows(db: Connection, delay: str) -> None:
     with refused("PW003"):
-        await connection.execute(f"select pgwake.enqueue('a', delay => '{delay}')")
+        await db.execute(f"select pgwake.enqueue('a', delay => '{delay}')")
 
 
 @pytest.mark.parametrize(
@@ -129,22 +125,20 @@ async def test_no_delay_overflows(connection: Connection, delay: str) -> None:
     ],
 )
 async def test_the_tables_checks_hold(
-    connection: Connection, arguments: dict[str, Any], check: str
+    db: Connection, arguments: dict[str, Any], check: str
 ) -> None:
     with refused("23514", by=f"jobs_{check}"):
-        await call(connection, "enqueue", **{"kind": "a", **arguments})
+        await call(db, "enqueue", **{"kind": "a", **arguments})
 
 
 @pytest.mark.parametrize("run_at", ["infinity", "-infinity"])
-async def test_a_job_can_not_be_due_never(connection: Connection, run_at: str) -> None:
+async def test_a_job_can_not_be_due_never(db: Connection, run_at: str) -> None:
     with refused("23514", by="jobs_run_at_is_in_years_1_to_9999"):
-        await connection.execute(f"select pgwake.enqueue('a', run_at => '{run_at}')")
+        await db.execute(f"select pgwake.enqueue('a', run_at => '{run_at}')")
 
 
-async def test_policy_of_the_queue_is_not_copied_into_the_job(
-    connection: Connection,
-) -> None:
-    await set_queue(connection, max_attempts=3)
-    job_id = await call(connection, "enqueue", kind="a")
+async def test_policy_of_the_queue_is_not_copied_into_the_job(db: Connection) -> None:
+    await set_queue(db, max_attempts=3)
+    job_id = await call(db, "enqueue", kind="a")
 
-    assert (await job(connection, job_id))["max_attempts"] is None
+    assert (await job(db, job_id))["max_attempts"] is None

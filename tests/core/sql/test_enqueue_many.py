@@ -11,35 +11,35 @@ from support import Connect, Connection
 from support.sql.helpers import call, claim, insert, job, refused, set_queue
 
 
-async def enqueue_many(connection: Connection, *jobs: Any) -> list[int]:
-    ids: list[int] = await call(connection, "enqueue_many", jobs=list(jobs))
+async def enqueue_many(db: Connection, *jobs: Any) -> list[int]:
+    ids: list[int] = await call(db, "enqueue_many", jobs=list(jobs))
     return ids
 
 
-async def kinds(connection: Connection) -> list[str]:
+async def kinds(db: Connection) -> list[str]:
     """The kinds of live jobs in order of id."""
-    rows = await connection.fetch("select kind from pgwake.jobs_live order by id")
+    rows = await db.fetch("select kind from pgwake.jobs_live order by id")
     return [row[0] for row in rows]
 
 
-async def test_the_ids_come_in_the_order_of_the_jobs(connection: Connection) -> None:
+async def test_the_ids_come_in_the_order_of_the_jobs(db: Connection) -> None:
     jobs = [
         {"kind": f"k{n}", **({"unique_key": str(-n)} if n % 3 else {})}
         for n in range(50)
     ]
-    ids = await enqueue_many(connection, *jobs)
+    ids = await enqueue_many(db, *jobs)
 
     assert ids == sorted(ids)
-    assert await kinds(connection) == [one["kind"] for one in jobs]
+    assert await kinds(db) == [one["kind"] for one in jobs]
 
 
-async def test_no_jobs_have_no_ids(connection: Connection) -> None:
-    assert await enqueue_many(connection) == []
+async def test_no_jobs_have_no_ids(db: Connection) -> None:
+    assert await enqueue_many(db) == []
 
 
-async def test_every_field_lands_in_its_column(connection: Connection) -> None:
+async def test_every_field_lands_in_its_column(db: Connection) -> None:
     parent, job_id = await enqueue_many(
-        connection,
+        db,
         {"kind": "parent"},
         {
             "kind": "k",
@@ -56,30 +56,30 @@ async def test_every_field_lands_in_its_column(connection: Connection) -> None:
             "webhook": "https://example.org/",
         },
     )
-    (child,) = await enqueue_many(connection, {"kind": "child", "depends_on": [parent]})
+    (child,) = await enqueue_many(db, {"kind": "child", "depends_on": [parent]})
 
-    row = await job(connection, job_id)
+    row = await job(db, job_id)
     assert row["payload"] == {"a": [1, None]}
     assert (row["queue"], row["priority"], row["max_attempts"]) == ("q", -7, 3)
     assert row["run_at"] == datetime(2127, 1, 31, 7, tzinfo=UTC)
     assert (row["unique_key"], row["metadata"]) == ("u", {"m": 1})
     assert (row["concurrency_key"], row["status"]) == ("c", "waiting")
     assert (row["on_parent_failure"], row["webhook"]) == ("run", "https://example.org/")
-    assert (await job(connection, child))["depends_on"] == [parent]
+    assert (await job(db, child))["depends_on"] == [parent]
 
 
-async def test_a_field_that_is_null_has_its_default(connection: Connection) -> None:
+async def test_a_field_that_is_null_has_its_default(db: Connection) -> None:
     fields = dict.fromkeys(("payload", "queue", "priority", "run_at", "depends_on"))
-    async with connection.transaction():  # one clock for both
-        (job_id,) = await enqueue_many(connection, {"kind": "k", **fields})
-        inserted = await job(connection, await insert(connection, "k"))
+    async with db.transaction():  # one clock for both
+        (job_id,) = await enqueue_many(db, {"kind": "k", **fields})
+        inserted = await job(db, await insert(db, "k"))
 
-        assert await job(connection, job_id) | {"id": 0} == inserted | {"id": 0}
+        assert await job(db, job_id) | {"id": 0} == inserted | {"id": 0}
 
 
-async def test_a_delay_counts_from_now(connection: Connection) -> None:
-    (job_id,) = await enqueue_many(connection, {"kind": "k", "delay": "90.5 seconds"})
-    row = await job(connection, job_id)
+async def test_a_delay_counts_from_now(db: Connection) -> None:
+    (job_id,) = await enqueue_many(db, {"kind": "k", "delay": "90.5 seconds"})
+    row = await job(db, job_id)
 
     assert row["run_at"] - row["created_at"] == timedelta(seconds=90.5)
 
@@ -88,14 +88,12 @@ async def test_a_delay_counts_from_now(connection: Connection) -> None:
     ("on_conflict", "payload"), [("return", {"n": 0}), ("replace", {"n": 2})]
 )
 async def test_a_live_job_with_the_key_is_found_or_replaced(
-    connection: Connection, on_conflict: str, payload: dict[str, int]
+    db: Connection, on_conflict: str, payload: dict[str, int]
 ) -> None:
-    first = await call(
-        connection, "enqueue", kind="k", unique_key="u", payload={"n": 0}
-    )
+    first = await call(db, "enqueue", kind="k", unique_key="u", payload={"n": 0})
     twin = {"kind": "k", "unique_key": "u", "on_conflict": on_conflict}
     ids = await enqueue_many(
-        connection,
+        db,
         {"kind": "a"},
         {**twin, "payload": {"n": 1}},
         {**twin, "payload": {"n": 2}},
@@ -103,33 +101,29 @@ async def test_a_live_job_with_the_key_is_found_or_replaced(
     )
 
     assert ids[1:3] == [first, first]
-    assert (await job(connection, first))["payload"] == payload
-    assert await kinds(connection) == ["k", "a", "b"]
+    assert (await job(db, first))["payload"] == payload
+    assert await kinds(db) == ["k", "a", "b"]
 
 
-async def test_of_two_with_the_same_key_the_first_is_added(
-    connection: Connection,
-) -> None:
+async def test_of_two_with_the_same_key_the_first_is_added(db: Connection) -> None:
     twin = {"kind": "k", "unique_key": "u"}
     ids = await enqueue_many(
-        connection, {**twin, "payload": {"n": 1}}, {**twin, "payload": {"n": 2}}
+        db, {**twin, "payload": {"n": 1}}, {**twin, "payload": {"n": 2}}
     )
 
     assert ids[0] == ids[1]
-    assert (await job(connection, ids[0]))["payload"] == {"n": 1}
+    assert (await job(db, ids[0]))["payload"] == {"n": 1}
 
 
-async def test_a_conflict_that_is_to_raise_adds_none(connection: Connection) -> None:
-    live = await call(connection, "enqueue", kind="k", unique_key="u")
+async def test_a_conflict_that_is_to_raise_adds_none(db: Connection) -> None:
+    live = await call(db, "enqueue", kind="k", unique_key="u")
     with refused("PW005") as caught:
         await enqueue_many(
-            connection,
-            {"kind": "a"},
-            {"kind": "k", "unique_key": "u", "on_conflict": "raise"},
+            db, {"kind": "a"}, {"kind": "k", "unique_key": "u", "on_conflict": "raise"}
         )
 
     assert caught.value.detail == f"job {live}"
-    assert await kinds(connection) == ["k"]
+    assert await kinds(db) == ["k"]
 
 
 @pytest.mark.parametrize(
@@ -150,32 +144,32 @@ async def test_a_conflict_that_is_to_raise_adds_none(connection: Connection) -> 
     ],
 )
 async def test_one_bad_job_is_named_and_none_is_added(
-    connection: Connection, bad: Any, problem: str
+    db: Connection, bad: Any, problem: str
 ) -> None:
     with refused("PW003") as caught:
-        await enqueue_many(connection, {"kind": "good"}, bad, {"kind": "good"})
+        await enqueue_many(db, {"kind": "good"}, bad, {"kind": "good"})
 
     assert str(caught.value).startswith(problem)
-    assert await kinds(connection) == []
+    assert await kinds(db) == []
 
 
 @pytest.mark.parametrize("jobs", [{}, 1, None])
-async def test_what_is_no_array_is_refused(connection: Connection, jobs: Any) -> None:
+async def test_what_is_no_array_is_refused(db: Connection, jobs: Any) -> None:
     with refused("PW003"):
-        await call(connection, "enqueue_many", jobs=jobs)
+        await call(db, "enqueue_many", jobs=jobs)
 
 
 async def test_many_jobs_are_one_statement_to_who_counts_and_wakes(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await set_queue(connection, "default", priority=7)
-    await connection.execute("delete from pgwake.tallies")
-    ids = await enqueue_many(connection, *({"kind": "k"} for _ in range(500)))
+    await set_queue(db, "default", priority=7)
+    await db.execute("delete from pgwake.tallies")
+    ids = await enqueue_many(db, *({"kind": "k"} for _ in range(500)))
 
-    tallies = await connection.fetch("select enqueued, live_rows from pgwake.tallies")
+    tallies = await db.fetch("select enqueued, live_rows from pgwake.tallies")
     assert [tuple(row) for row in tallies] == [(500, 500)]
-    assert (await job(connection, ids[0]))["priority"] == 7
-    assert [one["id"] for one in await claim(connection, 2)] == ids[:2]
+    assert (await job(db, ids[0]))["priority"] == 7
+    assert [one["id"] for one in await claim(db, 2)] == ids[:2]
 
 
 async def test_calls_with_the_same_keys_in_other_orders_do_not_deadlock(

@@ -64,48 +64,38 @@ OTHER_CAUSES = [
 ]
 
 
-async def fingerprint(
-    connection: Connection, message: str | None, kind: str = "k"
-) -> Any:
-    return await call(connection, "error_fingerprint", kind=kind, message=message)
+async def fingerprint(db: Connection, message: str | None, kind: str = "k") -> Any:
+    return await call(db, "error_fingerprint", kind=kind, message=message)
 
 
 @pytest.mark.parametrize(("one", "other"), SAME_CAUSE)
 async def test_what_differs_from_job_to_job_is_left_out(
-    connection: Connection, one: str, other: str
+    db: Connection, one: str, other: str
 ) -> None:
-    assert await fingerprint(connection, one) == await fingerprint(connection, other)
+    assert await fingerprint(db, one) == await fingerprint(db, other)
 
 
-async def test_errors_that_say_something_else_stay_apart(
-    connection: Connection,
-) -> None:
-    found = {text: await fingerprint(connection, text) for text in OTHER_CAUSES}
+async def test_errors_that_say_something_else_stay_apart(db: Connection) -> None:
+    found = {text: await fingerprint(db, text) for text in OTHER_CAUSES}
     assert len(set(found.values())) == len(OTHER_CAUSES), found
 
 
-async def test_the_same_error_of_another_kind_is_another(
-    connection: Connection,
-) -> None:
-    assert await fingerprint(connection, "boom", "a") != await fingerprint(
-        connection, "boom", "b"
-    )
+async def test_the_same_error_of_another_kind_is_another(db: Connection) -> None:
+    assert await fingerprint(db, "boom", "a") != await fingerprint(db, "boom", "b")
 
 
-async def test_a_quote_that_was_cut_off_is_left_out_too(
-    connection: Connection,
-) -> None:
+async def test_a_quote_that_was_cut_off_is_left_out_too(db: Connection) -> None:
     long, longer = ("no row '" + letter * 3000 for letter in "ab")
-    assert await fingerprint(connection, long) == await fingerprint(connection, longer)
+    assert await fingerprint(db, long) == await fingerprint(db, longer)
 
 
-async def test_no_message_is_an_empty_one(connection: Connection) -> None:
-    held = await running(connection, kind="k")
-    await call(connection, "fail_job", **pair(held), retryable=False)
+async def test_no_message_is_an_empty_one(db: Connection) -> None:
+    held = await running(db, kind="k")
+    await call(db, "fail_job", **pair(held), retryable=False)
 
-    stored = (await job(connection, held["id"]))["fingerprint"]
-    assert stored == await fingerprint(connection, "")
-    assert stored == await fingerprint(connection, None)
+    stored = (await job(db, held["id"]))["fingerprint"]
+    assert stored == await fingerprint(db, "")
+    assert stored == await fingerprint(db, None)
 
 
 SHAPES = [
@@ -125,14 +115,12 @@ SHAPES = [
 
 @pytest.fixture
 def plain(database: str) -> Any:
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield connection
+    with psycopg.connect(database, autocommit=True) as db:
+        yield db
 
 
-def plain_fingerprint(connection: psycopg.Connection, message: str) -> str:
-    row = connection.execute(
-        "select pgwake.error_fingerprint('k', %s)", [message]
-    ).fetchone()
+def plain_fingerprint(db: psycopg.Connection, message: str) -> str:
+    row = db.execute("select pgwake.error_fingerprint('k', %s)", [message]).fetchone()
     assert row is not None
     found: str = row[0]
     return found

@@ -21,95 +21,93 @@ from support.sql.helpers import (
 )
 
 
-async def extend(connection: Connection, *jobs: Row, **arguments: Any) -> list[str]:
-    outcomes: list[str] = await call(
-        connection, "extend_leases", **pairs(*jobs), **arguments
-    )
+async def extend(db: Connection, *jobs: Row, **arguments: Any) -> list[str]:
+    outcomes: list[str] = await call(db, "extend_leases", **pairs(*jobs), **arguments)
     return outcomes
 
 
-async def test_a_lease_runs_anew_from_now(connection: Connection) -> None:
-    held = await running(connection)
-    await set_clock(connection, "2 minutes")
-    async with connection.transaction():
-        assert await extend(connection, held) == ["extended"]
-        now = await call(connection, "now")
+async def test_a_lease_runs_anew_from_now(db: Connection) -> None:
+    held = await running(db)
+    await set_clock(db, "2 minutes")
+    async with db.transaction():
+        assert await extend(db, held) == ["extended"]
+        now = await call(db, "now")
 
-    expires_at = (await job(connection, held["id"]))["lease_expires_at"]
+    expires_at = (await job(db, held["id"]))["lease_expires_at"]
     assert expires_at == now + timedelta(minutes=5)
 
 
-async def test_its_length_is_the_callers_or_the_queues(connection: Connection) -> None:
-    await set_queue(connection, lease=timedelta(minutes=7))
-    held = await running(connection)
-    await set_clock(connection, "1 minute")
+async def test_its_length_is_the_callers_or_the_queues(db: Connection) -> None:
+    await set_queue(db, lease=timedelta(minutes=7))
+    held = await running(db)
+    await set_clock(db, "1 minute")
 
-    async with connection.transaction():
-        now = await call(connection, "now")
-        await extend(connection, held)
-        by_queue = (await job(connection, held["id"]))["lease_expires_at"] - now
-        await extend(connection, held, lease=timedelta(minutes=9))
-        by_caller = (await job(connection, held["id"]))["lease_expires_at"] - now
+    async with db.transaction():
+        now = await call(db, "now")
+        await extend(db, held)
+        by_queue = (await job(db, held["id"]))["lease_expires_at"] - now
+        await extend(db, held, lease=timedelta(minutes=9))
+        by_caller = (await job(db, held["id"]))["lease_expires_at"] - now
     assert (by_queue, by_caller) == (timedelta(minutes=7), timedelta(minutes=9))
 
 
-async def test_a_lease_is_never_shortened(connection: Connection) -> None:
-    held = await running(connection)
-    before = await job(connection, held["id"])
+async def test_a_lease_is_never_shortened(db: Connection) -> None:
+    held = await running(db)
+    before = await job(db, held["id"])
 
-    assert await extend(connection, held, lease=timedelta(seconds=1)) == ["extended"]
-    assert await job(connection, held["id"]) == before
+    assert await extend(db, held, lease=timedelta(seconds=1)) == ["extended"]
+    assert await job(db, held["id"]) == before
 
 
-async def test_nothing_else_of_the_job_changes(connection: Connection) -> None:
-    held = await running(connection)
-    before = await job(connection, held["id"])
-    await set_clock(connection, "1 minute")
-    await extend(connection, held)
+async def test_nothing_else_of_the_job_changes(db: Connection) -> None:
+    held = await running(db)
+    before = await job(db, held["id"])
+    await set_clock(db, "1 minute")
+    await extend(db, held)
 
-    after = await job(connection, held["id"])
+    after = await job(db, held["id"])
     changed = {column for column in before if before[column] != after[column]}
     assert changed == {"lease_expires_at"}
 
 
 async def test_a_lease_that_ran_out_can_be_extended_until_it_is_swept(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    held = await running(connection)
-    await set_clock(connection, "1 hour")
+    held = await running(db)
+    await set_clock(db, "1 hour")
 
-    assert await extend(connection, held) == ["extended"]
-    assert await sweep(connection) == 0
+    assert await extend(db, held) == ["extended"]
+    assert await sweep(db) == 0
 
 
 async def test_one_whose_cancellation_is_asked_for_is_told_and_keeps_its_lease(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    held = await running(connection)
-    await call(connection, "cancel_job", job_id=held["id"])
-    await set_clock(connection, "1 minute")
+    held = await running(db)
+    await call(db, "cancel_job", job_id=held["id"])
+    await set_clock(db, "1 minute")
 
-    assert await extend(connection, held) == ["cancel_requested"]
-    expires_at = (await job(connection, held["id"]))["lease_expires_at"]
+    assert await extend(db, held) == ["cancel_requested"]
+    expires_at = (await job(db, held["id"]))["lease_expires_at"]
     assert expires_at > held["lease_expires_at"]
 
 
 @pytest.mark.parametrize("end", ["complete_job", "fail_job"])
-async def test_one_that_has_ended_is_lost(connection: Connection, end: str) -> None:
-    held = await running(connection, max_attempts=1)
-    await call(connection, end, **pair(held))
+async def test_one_that_has_ended_is_lost(db: Connection, end: str) -> None:
+    held = await running(db, max_attempts=1)
+    await call(db, end, **pair(held))
 
-    assert await extend(connection, held) == ["lease_lost"]
+    assert await extend(db, held) == ["lease_lost"]
 
 
-async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
-    await insert_many(connection, 4)
-    a, b, lost, cancelled = await claim(connection, 4)
-    await call(connection, "release_jobs", **pairs(lost))
-    await call(connection, "cancel_job", job_id=cancelled["id"])
+async def test_outcomes_come_in_the_order_asked(db: Connection) -> None:
+    await insert_many(db, 4)
+    a, b, lost, cancelled = await claim(db, 4)
+    await call(db, "release_jobs", **pairs(lost))
+    await call(db, "cancel_job", job_id=cancelled["id"])
     absent = {"id": ABSENT, "lease_id": a["lease_id"]}
 
-    assert await extend(connection, cancelled, b, absent, lost, a) == [
+    assert await extend(db, cancelled, b, absent, lost, a) == [
         "cancel_requested",
         "extended",
         "no_such_job",
@@ -120,18 +118,18 @@ async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
 
 @pytest.mark.parametrize("end", ["complete_job", "fail_job"])
 async def test_one_that_is_being_ended_is_not_waited_for(
-    connection: Connection, other: Connection, end: str
+    db: Connection, other: Connection, end: str
 ) -> None:
-    held, beside = await running(connection), await running(connection)
+    held, beside = await running(db), await running(db)
     await set_clock(other, "1 minute")
-    async with connection.transaction():
-        await call(connection, end, **pair(held))
+    async with db.transaction():
+        await call(db, end, **pair(held))
         outcomes = await extend(other, held, beside)
 
     assert outcomes == ["extended", "extended"]
-    after = await job(connection, held["id"])
+    after = await job(db, held["id"])
     assert after["lease_expires_at"] is None
-    after = await job(connection, beside["id"])
+    after = await job(db, beside["id"])
     assert after["lease_expires_at"] > beside["lease_expires_at"]
 
 
@@ -139,9 +137,9 @@ async def test_one_that_is_being_ended_is_not_waited_for(
     "lease", [timedelta(milliseconds=999), timedelta(days=1, milliseconds=1)]
 )
 async def test_a_lease_lasts_from_a_second_to_a_day(
-    connection: Connection, lease: timedelta
+    db: Connection, lease: timedelta
 ) -> None:
-    held = await running(connection)
+    held = await running(db)
 
     with refused("PW003"):
-        await extend(connection, held, lease=lease)
+        await extend(db, held, lease=lease)

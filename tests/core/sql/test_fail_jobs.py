@@ -24,108 +24,96 @@ from support.sql.helpers import (
 )
 
 
-async def fail(connection: Connection, held: Row, **arguments: Any) -> str:
-    outcome: str = await call(connection, "fail_job", **pair(held), **arguments)
+async def fail(db: Connection, held: Row, **arguments: Any) -> str:
+    outcome: str = await call(db, "fail_job", **pair(held), **arguments)
     return outcome
 
 
-async def fail_and_reclaim(connection: Connection, held: Row) -> Row:
-    assert await fail(connection, held, retry_in=timedelta(0)) == "retry"
-    (again,) = await claim(connection)
+async def fail_and_reclaim(db: Connection, held: Row) -> Row:
+    assert await fail(db, held, retry_in=timedelta(0)) == "retry"
+    (again,) = await claim(db)
     return again
 
 
-async def test_a_failed_attempt_leads_to_another(connection: Connection) -> None:
-    held = await running(connection)
+async def test_a_failed_attempt_leads_to_another(db: Connection) -> None:
+    held = await running(db)
 
-    assert await fail(connection, held, error="boom") == "retry"
-    row = await job(connection, held["id"])
+    assert await fail(db, held, error="boom") == "retry"
+    row = await job(db, held["id"])
     assert (row["status"], row["attempt"], row["lease_id"]) == ("pending", 1, None)
-    (again,) = await claim(connection) or await claim_later(connection)
+    (again,) = await claim(db) or await claim_later(db)
     assert (again["id"], again["attempt"]) == (held["id"], 2)
 
 
-async def claim_later(connection: Connection) -> list[Row]:
-    await set_clock(connection, "1 hour")
-    return await claim(connection)
+async def claim_later(db: Connection) -> list[Row]:
+    await set_clock(db, "1 hour")
+    return await claim(db)
 
 
-async def test_a_retry_changes_nothing_but_what_it_must(
-    connection: Connection,
-) -> None:
+async def test_a_retry_changes_nothing_but_what_it_must(db: Connection) -> None:
     columns = {"crash_count": 1, "bounce_count": 2, "unique_key": "k"}
-    job_id = await insert(connection, **columns)
-    before = await job(connection, job_id)
-    (held,) = await claim(connection)
-    await fail(connection, held)
+    job_id = await insert(db, **columns)
+    before = await job(db, job_id)
+    (held,) = await claim(db)
+    await fail(db, held)
 
-    after = await job(connection, job_id)
+    after = await job(db, job_id)
     changed = {column for column in before if before[column] != after[column]}
     assert changed == {"attempt", "run_at", "errors"}
 
 
 async def test_the_error_is_kept_with_what_is_known_of_the_attempt(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    held = await running(connection)
-    async with connection.transaction():
-        await fail(connection, held, error="boom", reason="timeout")
-        at = await connection.fetchval("select to_jsonb(pgwake.now())")
+    held = await running(db)
+    async with db.transaction():
+        await fail(db, held, error="boom", reason="timeout")
+        at = await db.fetchval("select to_jsonb(pgwake.now())")
 
-    assert (await job(connection, held["id"]))["errors"] == [
-        {
-            "attempt": 1,
-            "at": at,
-            "worker": "w1",
-            "reason": "timeout",
-            "message": "boom",
-        }
+    assert (await job(db, held["id"]))["errors"] == [
+        {"attempt": 1, "at": at, "worker": "w1", "reason": "timeout", "message": "boom"}
     ]
 
 
 async def test_only_the_last_twenty_errors_are_kept_each_clipped(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    held = await running(connection, max_attempts=100)
+    held = await running(db, max_attempts=100)
     for n in range(25):
         error = f"{n} " + "é" * 10000
-        await fail(
-            connection, held, error=error, retry_in=timedelta(0), reason="r" * 999
-        )
-        (held,) = await claim(connection)
+        await fail(db, held, error=error, retry_in=timedelta(0), reason="r" * 999)
+        (held,) = await claim(db)
 
-    errors = (await job(connection, held["id"]))["errors"]
+    errors = (await job(db, held["id"]))["errors"]
     assert [error["attempt"] for error in errors] == list(range(6, 26))
     assert errors[-1]["message"] == ("24 " + "é" * 10000)[:2000]
     assert {len(error["reason"]) for error in errors} == {100}
 
 
-async def test_the_last_attempt_sends_it_to_the_dead_letters(
-    connection: Connection,
-) -> None:
-    held = await running(connection, max_attempts=2)
-    held = await fail_and_reclaim(connection, held)
+async def test_the_last_attempt_sends_it_to_the_dead_letters(db: Connection) -> None:
+    held = await running(db, max_attempts=2)
+    held = await fail_and_reclaim(db, held)
 
-    assert await fail(connection, held, error="boom") == "failed"
-    assert await leaf(connection, held["id"]) == "jobs_failed"
-    dead = await job(connection, held["id"])
+    assert await fail(db, held, error="boom") == "failed"
+    assert await leaf(db, held["id"]) == "jobs_failed"
+    dead = await job(db, held["id"])
     assert (dead["attempt"], dead["lease_id"]) == (2, held["lease_id"])
     assert dead["errors"][-1]["message"] == "boom"
 
 
 async def test_the_jobs_own_limit_precedes_its_kinds_and_the_queues(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     async def outcome(own: int | None, kind: int | None, queue: int | None) -> str:
-        await set_queue(connection, max_attempts=queue)
-        await connection.execute(
+        await set_queue(db, max_attempts=queue)
+        await db.execute(
             "insert into pgwake.kinds (name, declared_max_attempts) values ('k', $1)"
             " on conflict (name) do update set declared_max_attempts = $1",
             kind,
         )
-        held = await running(connection, kind="k", max_attempts=own)
-        answer = await fail(connection, held)
-        await call(connection, "cancel_job", job_id=held["id"])
+        held = await running(db, kind="k", max_attempts=own)
+        answer = await fail(db, held)
+        await call(db, "cancel_job", job_id=held["id"])
         return answer
 
     assert await outcome(1, 9, 9) == "failed"
@@ -138,28 +126,28 @@ async def test_the_jobs_own_limit_precedes_its_kinds_and_the_queues(
 
 @pytest.mark.parametrize(("attempt", "outcome"), [(18, "retry"), (19, "failed")])
 async def test_without_any_limit_there_are_twenty_attempts(
-    connection: Connection, attempt: int, outcome: str
+    db: Connection, attempt: int, outcome: str
 ) -> None:
-    held = await running(connection, attempt=attempt)
+    held = await running(db, attempt=attempt)
 
-    assert await fail(connection, held) == outcome
-
-
-async def test_what_can_not_be_retried_is_dead_at_once(connection: Connection) -> None:
-    held = await running(connection)
-
-    assert await fail(connection, held, retryable=False) == "failed"
+    assert await fail(db, held) == outcome
 
 
-async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
-    await insert_many(connection, 4)
-    a, b, c, d = await claim(connection, 4)
-    await call(connection, "release_jobs", **pairs(c))
-    await call(connection, "cancel_job", job_id=d["id"])
+async def test_what_can_not_be_retried_is_dead_at_once(db: Connection) -> None:
+    held = await running(db)
+
+    assert await fail(db, held, retryable=False) == "failed"
+
+
+async def test_outcomes_come_in_the_order_asked(db: Connection) -> None:
+    await insert_many(db, 4)
+    a, b, c, d = await claim(db, 4)
+    await call(db, "release_jobs", **pairs(c))
+    await call(db, "cancel_job", job_id=d["id"])
     absent = {"id": ABSENT, "lease_id": a["lease_id"]}
 
     outcomes = await call(
-        connection,
+        db,
         "fail_jobs",
         **pairs(d, b, absent, c, a),
         errors=["of d", "of b", None, None, "of a"],
@@ -167,7 +155,7 @@ async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
     )
     assert outcomes == ["cancelled", "failed", "no_such_job", "lease_lost", "retry"]
     for held, message in [(a, "of a"), (b, "of b"), (d, "of d")]:
-        errors = (await job(connection, held["id"]))["errors"]
+        errors = (await job(db, held["id"]))["errors"]
         assert [error["message"] for error in errors] == [message]
 
 
@@ -176,43 +164,37 @@ async def test_outcomes_come_in_the_order_asked(connection: Connection) -> None:
 )
 @pytest.mark.parametrize("length", [0, 1, 3])
 async def test_arrays_that_do_not_pair_up_are_refused(
-    connection: Connection, argument: str, length: int
+    db: Connection, argument: str, length: int
 ) -> None:
-    await insert_many(connection, 2)
-    held = await claim(connection, 2)
+    await insert_many(db, 2)
+    held = await claim(db, 2)
 
     with refused("PW003"):
-        await call(
-            connection, "fail_jobs", **pairs(*held), **{argument: [None] * length}
-        )
+        await call(db, "fail_jobs", **pairs(*held), **{argument: [None] * length})
 
 
-async def test_an_end_repeated_is_answered_as_the_first_time(
-    connection: Connection,
-) -> None:
-    held = await running(connection)
-    await fail(connection, held, retryable=False, error="first")
+async def test_an_end_repeated_is_answered_as_the_first_time(db: Connection) -> None:
+    held = await running(db)
+    await fail(db, held, retryable=False, error="first")
 
-    assert await fail(connection, held, error="second") == "failed"
-    errors = (await job(connection, held["id"]))["errors"]
+    assert await fail(db, held, error="second") == "failed"
+    errors = (await job(db, held["id"]))["errors"]
     assert [error["message"] for error in errors] == ["first"]
 
 
-async def test_a_cancellation_that_was_asked_for_is_honoured(
-    connection: Connection,
-) -> None:
-    held = await running(connection)
-    await call(connection, "cancel_job", job_id=held["id"])
+async def test_a_cancellation_that_was_asked_for_is_honoured(db: Connection) -> None:
+    held = await running(db)
+    await call(db, "cancel_job", job_id=held["id"])
 
     for _ in range(2):
-        assert await fail(connection, held, error="stopped") == "cancelled"
-    ended = await job(connection, held["id"])
+        assert await fail(db, held, error="stopped") == "cancelled"
+    ended = await job(db, held["id"])
     assert (ended["status"], ended["errors"][0]["message"]) == ("cancelled", "stopped")
 
 
-async def test_a_completed_job_can_not_be_failed(connection: Connection) -> None:
-    held = await running(connection)
-    await call(connection, "complete_job", **pair(held))
+async def test_a_completed_job_can_not_be_failed(db: Connection) -> None:
+    held = await running(db)
+    await call(db, "complete_job", **pair(held))
 
     with refused("PW002"):
-        await fail(connection, held)
+        await fail(db, held)

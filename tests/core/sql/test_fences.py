@@ -33,30 +33,30 @@ BATCH = ["complete_jobs", "fail_jobs", "release_jobs", "extend_leases"]
 Loss = Callable[[Connection, Row], Awaitable[Any]]
 
 
-async def swept(connection: Connection, _job: Row) -> None:
-    assert await sweep(connection, "1 hour") == 1
+async def swept(db: Connection, _job: Row) -> None:
+    assert await sweep(db, "1 hour") == 1
 
 
-async def claimed_again(connection: Connection, old: Row) -> None:
-    await swept(connection, old)
-    (again,) = await claim(connection, worker="w1")  # the same name, another lease
+async def claimed_again(db: Connection, old: Row) -> None:
+    await swept(db, old)
+    (again,) = await claim(db, worker="w1")  # the same name, another lease
     assert again["id"] == old["id"]
 
 
-async def released(connection: Connection, old: Row) -> None:
-    assert await call(connection, "release_jobs", **pairs(old)) == ["released"]
+async def released(db: Connection, old: Row) -> None:
+    assert await call(db, "release_jobs", **pairs(old)) == ["released"]
 
 
-async def retried(connection: Connection, old: Row) -> None:
-    assert await call(connection, "fail_job", **pair(old)) == "retry"
+async def retried(db: Connection, old: Row) -> None:
+    assert await call(db, "fail_job", **pair(old)) == "retry"
 
 
-async def forced(connection: Connection, old: Row) -> None:
-    await call(connection, "force_complete_job", job_id=old["id"], reason="x")
+async def forced(db: Connection, old: Row) -> None:
+    await call(db, "force_complete_job", job_id=old["id"], reason="x")
 
 
-async def replaced(connection: Connection, old: Row) -> None:
-    await connection.execute(
+async def replaced(db: Connection, old: Row) -> None:
+    await db.execute(
         "update pgwake.jobs_live set lease_id = gen_random_uuid() where id = $1",
         old["id"],
     )
@@ -68,46 +68,42 @@ LOSSES: list[Loss] = [swept, claimed_again, released, retried, forced, replaced]
 @pytest.mark.parametrize("function", SINGLE)
 @pytest.mark.parametrize("lose", LOSSES)
 async def test_one_who_lost_the_lease_is_refused_and_changes_nothing(
-    connection: Connection, function: str, lose: Loss
+    db: Connection, function: str, lose: Loss
 ) -> None:
-    old = await running(connection)
-    await lose(connection, old)
-    before = await job(connection, old["id"])
+    old = await running(db)
+    await lose(db, old)
+    before = await job(db, old["id"])
 
     with refused("PW002"):
-        await call(connection, function, **pair(old), **SINGLE[function])
-    assert await job(connection, old["id"]) == before
+        await call(db, function, **pair(old), **SINGLE[function])
+    assert await job(db, old["id"]) == before
 
 
 @pytest.mark.parametrize("function", BATCH)
 @pytest.mark.parametrize("lose", LOSSES)
 async def test_a_batch_answers_lease_lost_and_changes_nothing(
-    connection: Connection, function: str, lose: Loss
+    db: Connection, function: str, lose: Loss
 ) -> None:
-    old = await running(connection)
-    await lose(connection, old)
-    before = await job(connection, old["id"])
+    old = await running(db)
+    await lose(db, old)
+    before = await job(db, old["id"])
 
-    assert await call(connection, function, **pairs(old)) == ["lease_lost"]
-    assert await job(connection, old["id"]) == before
+    assert await call(db, function, **pairs(old)) == ["lease_lost"]
+    assert await job(db, old["id"]) == before
 
 
 @pytest.mark.parametrize("function", SINGLE)
 async def test_a_job_that_is_not_there_is_no_such_job(
-    connection: Connection, function: str
+    db: Connection, function: str
 ) -> None:
     with refused("PW001"):
-        await call(
-            connection, function, job_id=ABSENT, lease_id=uuid4(), **SINGLE[function]
-        )
+        await call(db, function, job_id=ABSENT, lease_id=uuid4(), **SINGLE[function])
 
 
 @pytest.mark.parametrize("function", BATCH)
-async def test_a_batch_answers_no_such_job(
-    connection: Connection, function: str
-) -> None:
+async def test_a_batch_answers_no_such_job(db: Connection, function: str) -> None:
     outcomes = await call(
-        connection, function, job_ids=[ABSENT, ABSENT - 1], lease_ids=[uuid4()] * 2
+        db, function, job_ids=[ABSENT, ABSENT - 1], lease_ids=[uuid4()] * 2
     )
     assert outcomes == ["no_such_job"] * 2
 
@@ -115,99 +111,89 @@ async def test_a_batch_answers_no_such_job(
 @pytest.mark.parametrize("function", SINGLE)
 @pytest.mark.parametrize("missing", ["job_id", "lease_id"])
 async def test_a_null_never_matches(
-    connection: Connection, function: str, missing: str
+    db: Connection, function: str, missing: str
 ) -> None:
-    claimed = await running(connection)
+    claimed = await running(db)
 
     with refused("PW003"):
-        await call(
-            connection, function, **{**pair(claimed), missing: None}, **SINGLE[function]
-        )
+        await call(db, function, **{**pair(claimed), missing: None}, **SINGLE[function])
 
 
 @pytest.mark.parametrize("function", BATCH)
 @pytest.mark.parametrize("missing", ["job_ids", "lease_ids"])
 @pytest.mark.parametrize("as_array", [False, True], ids=["null", "null in array"])
 async def test_a_null_in_a_batch_is_an_invalid_argument(
-    connection: Connection, function: str, missing: str, as_array: bool
+    db: Connection, function: str, missing: str, as_array: bool
 ) -> None:
-    claimed = await running(connection)
+    claimed = await running(db)
     nothing = [None] if as_array else None
 
     with refused("PW003"):
-        await call(connection, function, **{**pairs(claimed), missing: nothing})
+        await call(db, function, **{**pairs(claimed), missing: nothing})
 
 
 @pytest.mark.parametrize("function", BATCH)
-async def test_a_batch_names_each_job_once(
-    connection: Connection, function: str
-) -> None:
-    claimed = await running(connection)
+async def test_a_batch_names_each_job_once(db: Connection, function: str) -> None:
+    claimed = await running(db)
 
     with refused("PW003"):
-        await call(connection, function, **pairs(claimed, claimed))
-    assert (await job(connection, claimed["id"]))["status"] == "running"
+        await call(db, function, **pairs(claimed, claimed))
+    assert (await job(db, claimed["id"]))["status"] == "running"
 
 
 @pytest.mark.parametrize("function", BATCH)
-async def test_a_batch_is_no_array_of_arrays(
-    connection: Connection, function: str
-) -> None:
+async def test_a_batch_is_no_array_of_arrays(db: Connection, function: str) -> None:
     leases = [uuid4()] * 2
     for job_ids, lease_ids in (
         ([[ABSENT], [ABSENT - 1]], leases),
         ([ABSENT, ABSENT - 1], [[lease] for lease in leases]),
     ):
         with refused("PW003"):
-            await call(connection, function, job_ids=job_ids, lease_ids=lease_ids)
+            await call(db, function, job_ids=job_ids, lease_ids=lease_ids)
 
 
 @pytest.mark.parametrize("function", BATCH)
-async def test_a_batch_wants_one_lease_a_job(
-    connection: Connection, function: str
-) -> None:
-    claimed = await running(connection)
+async def test_a_batch_wants_one_lease_a_job(db: Connection, function: str) -> None:
+    claimed = await running(db)
     lease = claimed["lease_id"]
 
     for lease_ids in ([], [lease, lease]):
         with refused("PW003"):
-            await call(
-                connection, function, job_ids=[claimed["id"]], lease_ids=lease_ids
-            )
+            await call(db, function, job_ids=[claimed["id"]], lease_ids=lease_ids)
 
 
 @pytest.mark.parametrize("function", BATCH)
 async def test_an_empty_batch_is_answered_by_an_empty_one(
-    connection: Connection, function: str
+    db: Connection, function: str
 ) -> None:
-    assert await call(connection, function, job_ids=[], lease_ids=[]) == []
+    assert await call(db, function, job_ids=[], lease_ids=[]) == []
 
 
 @pytest.mark.parametrize("function", BATCH)
 async def test_the_lease_of_one_job_is_no_good_for_another(
-    connection: Connection, function: str
+    db: Connection, function: str
 ) -> None:
-    first, second = await running(connection), await running(connection)
+    first, second = await running(db), await running(db)
 
     outcomes = await call(
-        connection,
+        db,
         function,
         job_ids=[first["id"], second["id"]],
         lease_ids=[second["lease_id"], first["lease_id"]],
     )
     assert outcomes == ["lease_lost", "lease_lost"]
-    assert (await job(connection, first["id"]))["status"] == "running"
+    assert (await job(db, first["id"]))["status"] == "running"
 
 
 @pytest.mark.parametrize("function", [*SINGLE, *BATCH])
 async def test_a_job_that_was_never_claimed_is_not_held(
-    connection: Connection, function: str
+    db: Connection, function: str
 ) -> None:
-    never: Row = {"id": await insert(connection), "lease_id": uuid4()}
+    never: Row = {"id": await insert(db), "lease_id": uuid4()}
 
     if function in SINGLE:
         with refused("PW002"):
-            await call(connection, function, **pair(never), **SINGLE[function])
+            await call(db, function, **pair(never), **SINGLE[function])
     else:
-        assert await call(connection, function, **pairs(never)) == ["lease_lost"]
-    assert (await job(connection, never["id"]))["status"] == "pending"
+        assert await call(db, function, **pairs(never)) == ["lease_lost"]
+    assert (await job(db, never["id"]))["status"] == "pending"

@@ -20,125 +20,119 @@ SUMS = (
 )
 
 
-async def sums(connection: Connection) -> list[tuple[object, ...]]:
-    return [tuple(row) for row in await connection.fetch(SUMS)]
+async def sums(db: Connection) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in await db.fetch(SUMS)]
 
 
-async def row_count(connection: Connection) -> int:
-    count: int = await connection.fetchval("select count(*) from pgwake.tally_rows")
+async def row_count(db: Connection) -> int:
+    count: int = await db.fetchval("select count(*) from pgwake.tally_rows")
     return count
 
 
-async def use(connection: Connection) -> None:
+async def use(db: Connection) -> None:
     """Insert and end some jobs of two queues, in many statements."""
     for queue in ("a", "b"):
         for _ in range(5):
-            held = await running(connection, queue=queue)
-            await call(connection, "complete_job", **pair(held))
-        held = await running(connection, queue=queue)
-        await call(connection, "fail_job", **pair(held), retryable=False)
-        cancelled = await insert(connection, queue=queue)
-        await call(connection, "cancel_job", job_id=cancelled)
+            held = await running(db, queue=queue)
+            await call(db, "complete_job", **pair(held))
+        held = await running(db, queue=queue)
+        await call(db, "fail_job", **pair(held), retryable=False)
+        cancelled = await insert(db, queue=queue)
+        await call(db, "cancel_job", job_id=cancelled)
 
 
-async def test_a_statement_that_inserts_is_one_row(connection: Connection) -> None:
-    await insert_many(connection, 1000)
-    row = await connection.fetchrow("select queue, enqueued from pgwake.tallies")
+async def test_a_statement_that_inserts_is_one_row(db: Connection) -> None:
+    await insert_many(db, 1000)
+    row = await db.fetchrow("select queue, enqueued from pgwake.tallies")
 
     assert tuple(row or ()) == ("default", 1000)
-    assert await row_count(connection) == 1
+    assert await row_count(db) == 1
 
 
-async def test_a_batch_that_completes_is_one_row(connection: Connection) -> None:
-    await insert_many(connection, 100)
-    await call(connection, "complete_jobs", **pairs(*await claim(connection, 100)))
+async def test_a_batch_that_completes_is_one_row(db: Connection) -> None:
+    await insert_many(db, 100)
+    await call(db, "complete_jobs", **pairs(*await claim(db, 100)))
 
     counts = "select count(*), sum(completed) from pgwake.tallies where completed > 0"
-    assert tuple(await connection.fetchrow(counts) or ()) == (1, 100)
+    assert tuple(await db.fetchrow(counts) or ()) == (1, 100)
 
 
-async def test_a_fold_keeps_every_sum(connection: Connection) -> None:
-    await use(connection)
-    before = await sums(connection)
-    await call(connection, "fold_tallies")
+async def test_a_fold_keeps_every_sum(db: Connection) -> None:
+    await use(db)
+    before = await sums(db)
+    await call(db, "fold_tallies")
 
-    assert await sums(connection) == before
+    assert await sums(db) == before
     assert [row[1:5] for row in before] == [(7, 5, 1, 1)] * 2
 
 
-async def test_half_a_minute_of_a_queue_becomes_one_row(
-    connection: Connection,
-) -> None:
-    async with connection.transaction():  # the clock stands still
-        await use(connection)
-    await call(connection, "fold_tallies")
+async def test_half_a_minute_of_a_queue_becomes_one_row(db: Connection) -> None:
+    async with db.transaction():  # the clock stands still
+        await use(db)
+    await call(db, "fold_tallies")
 
     bins = (
         "select queue, at = date_bin('30 s', at, '2000-01-01') from pgwake.tally_rows"
     )
-    assert sorted(tuple(row) for row in await connection.fetch(bins)) == [
+    assert sorted(tuple(row) for row in await db.fetch(bins)) == [
         ("a", True),
         ("b", True),
     ]
 
 
 async def test_what_is_older_than_six_minutes_becomes_one_row_for_ever(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     before: list[tuple[object, ...]] = []
     for minutes in (0, 7, 14, 21):
-        await set_clock(connection, f"{minutes} minutes")
-        await use(connection)
-        before = await sums(connection)
-        await call(connection, "fold_tallies")
-    await set_clock(connection, "1 hour")
-    await call(connection, "fold_tallies")
+        await set_clock(db, f"{minutes} minutes")
+        await use(db)
+        before = await sums(db)
+        await call(db, "fold_tallies")
+    await set_clock(db, "1 hour")
+    await call(db, "fold_tallies")
 
-    assert await row_count(connection) == 2
-    assert await sums(connection) == before
+    assert await row_count(db) == 2
+    assert await sums(db) == before
     oldest = "select bool_and(at = '-infinity') from pgwake.tally_rows"
-    assert await connection.fetchval(oldest)
+    assert await db.fetchval(oldest)
 
 
-async def test_a_fold_with_nothing_to_do_touches_nothing(
-    connection: Connection,
-) -> None:
-    await use(connection)
-    await set_clock(connection, "1 hour")
-    await call(connection, "fold_tallies")
+async def test_a_fold_with_nothing_to_do_touches_nothing(db: Connection) -> None:
+    await use(db)
+    await set_clock(db, "1 hour")
+    await call(db, "fold_tallies")
     folded = "select ctid, xmin, * from pgwake.tally_sums"
-    before = await connection.fetch(folded)
+    before = await db.fetch(folded)
 
-    assert await call(connection, "fold_tallies") == 0
+    assert await call(db, "fold_tallies") == 0
     assert before
-    assert await connection.fetch(folded) == before
+    assert await db.fetch(folded) == before
 
 
-async def test_averages_survive_a_fold(connection: Connection) -> None:
-    await use(connection)
-    before = await rows(connection, "get_queue_stats")
-    await call(connection, "fold_tallies")
-    after = await rows(connection, "get_queue_stats")
+async def test_averages_survive_a_fold(db: Connection) -> None:
+    await use(db)
+    before = await rows(db, "get_queue_stats")
+    await call(db, "fold_tallies")
+    after = await rows(db, "get_queue_stats")
 
     for old, new in zip(before, after, strict=True):
         for column in ("avg_queue_time_ms", "avg_execution_time_ms"):
             assert abs(old[column] - new[column]) < 1e-6 * old[column]
 
 
-async def test_an_old_snapshot_keeps_its_sums(
-    connect: Connect, connection: Connection
-) -> None:
-    await use(connection)
+async def test_an_old_snapshot_keeps_its_sums(connect: Connect, db: Connection) -> None:
+    await use(db)
     reader = await connect()
     async with reader.transaction(isolation="repeatable_read"):
         before = await sums(reader)
-        await use(connection)
-        await call(connection, "fold_tallies")
+        await use(db)
+        await call(db, "fold_tallies")
         assert await sums(reader) == before
 
 
 async def test_no_snapshot_sees_a_sum_in_the_middle_of_a_fold(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
     folder, producer = await connect(), await connect()
     seen: list[int] = []
@@ -150,7 +144,7 @@ async def test_no_snapshot_sees_a_sum_in_the_middle_of_a_fold(
 
     async def watch() -> None:
         while not done.is_set():
-            (stats,) = await rows(connection, "get_queue_stats", queue="default")
+            (stats,) = await rows(db, "get_queue_stats", queue="default")
             seen.append(stats["enqueued_total"])
 
     await insert(producer)
@@ -161,14 +155,14 @@ async def test_no_snapshot_sees_a_sum_in_the_middle_of_a_fold(
     await asyncio.gather(*tasks)
 
     assert seen == sorted(seen)
-    assert seen[-1] <= 301 == (await sums(connection))[0][1]
+    assert seen[-1] <= 301 == (await sums(db))[0][1]
 
 
 async def test_two_folds_at_once_count_nothing_twice(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
-    await use(connection)
-    before = await sums(connection)
+    await use(db)
+    before = await sums(db)
     folders = [await connect() for _ in range(4)]
 
     async def fold(folder: Connection) -> None:
@@ -176,4 +170,4 @@ async def test_two_folds_at_once_count_nothing_twice(
             await call(folder, "fold_tallies")
 
     await asyncio.gather(*(fold(folder) for folder in folders))
-    assert await sums(connection) == before
+    assert await sums(db) == before

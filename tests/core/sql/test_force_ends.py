@@ -24,96 +24,94 @@ pytestmark = pytest.mark.parametrize("function", FUNCTIONS)
 
 
 async def force(
-    connection: Connection, function: str, job_id: int | None, reason: str | None = "x"
+    db: Connection, function: str, job_id: int | None, reason: str | None = "x"
 ) -> None:
-    await call(connection, function, job_id=job_id, reason=reason)
+    await call(db, function, job_id=job_id, reason=reason)
 
 
 @pytest.mark.parametrize("state", ["waiting", "pending", "running"])
 async def test_a_live_job_ends_whatever_its_state(
-    connection: Connection, function: str, state: str
+    db: Connection, function: str, state: str
 ) -> None:
-    job_id = await job_in(connection, state)
-    await force(connection, function, job_id)
+    job_id = await job_in(db, state)
+    await force(db, function, job_id)
 
-    row = await job(connection, job_id)
+    row = await job(db, job_id)
     assert row["status"] == FUNCTIONS[function]
     assert row["status"] == "failed" or row["result"] is None
-    place = await leaf(connection, job_id)
+    place = await leaf(db, job_id)
     assert place in ("jobs_failed", f"jobs_finished_{row['finished_slot']}")
 
 
 async def test_the_reason_is_kept_with_who_gave_it(
-    connection: Connection, function: str
+    db: Connection, function: str
 ) -> None:
-    job_id = await insert(connection)
-    await force(connection, function, job_id, "done by hand")
+    job_id = await insert(db)
+    await force(db, function, job_id, "done by hand")
 
-    (error,) = (await job(connection, job_id))["errors"]
+    (error,) = (await job(db, job_id))["errors"]
     assert error["reason"] == "forced"
     assert error["message"] == "done by hand (by pgwake_owner)"
 
 
 @pytest.mark.parametrize("end", ["complete_job", "fail_job"])
 async def test_a_worker_that_still_runs_it_is_refused(
-    connection: Connection, function: str, end: str
+    db: Connection, function: str, end: str
 ) -> None:
-    held = await running(connection)
-    await force(connection, function, held["id"])
+    held = await running(db)
+    await force(db, function, held["id"])
 
     with refused("PW002"):
-        await call(connection, end, **pair(held))
+        await call(db, end, **pair(held))
 
 
 async def test_a_worker_that_claimed_it_meanwhile_is_refused_too(
-    connection: Connection, other: Connection, function: str
+    db: Connection, other: Connection, function: str
 ) -> None:
-    job_id = await insert(connection)
-    async with blocking(connection, other, force(other, function, job_id)) as task:
-        (held,) = await claim(connection)
+    job_id = await insert(db)
+    async with blocking(db, other, force(other, function, job_id)) as task:
+        (held,) = await claim(db)
     await task
 
     for end in ("complete_jobs", "fail_jobs"):
-        assert await call(connection, end, **pairs(held)) == ["lease_lost"]
+        assert await call(db, end, **pairs(held)) == ["lease_lost"]
 
 
 async def test_an_end_that_comes_first_stands(
-    connection: Connection, other: Connection, function: str
+    db: Connection, other: Connection, function: str
 ) -> None:
-    held = await running(connection)
-    async with blocking(connection, other, force(other, function, held["id"])) as task:
-        await call(connection, "fail_job", **pair(held), retryable=False)
+    held = await running(db)
+    async with blocking(db, other, force(other, function, held["id"])) as task:
+        await call(db, "fail_job", **pair(held), retryable=False)
 
     with refused("PW001"):
         await task
-    assert (await job(connection, held["id"]))["errors"][0]["reason"] == "failed"
+    assert (await job(db, held["id"]))["errors"][0]["reason"] == "failed"
 
 
 @pytest.mark.parametrize("reason", [None, ""])
 async def test_it_must_be_said_why(
-    connection: Connection, function: str, reason: str | None
+    db: Connection, function: str, reason: str | None
 ) -> None:
-    job_id = await insert(connection)
+    job_id = await insert(db)
 
     with refused("PW003"):
-        await force(connection, function, job_id, reason)
+        await force(db, function, job_id, reason)
 
 
 @pytest.mark.parametrize("job_id", [ABSENT, None])
 async def test_one_that_is_not_there_is_no_such_job(
-    connection: Connection, function: str, job_id: int | None
+    db: Connection, function: str, job_id: int | None
 ) -> None:
     with refused("PW001"):
-        await force(connection, function, job_id)
+        await force(db, function, job_id)
 
 
-async def test_one_that_has_ended_is_no_live_job(
-    connection: Connection, function: str
-) -> None:
-    job_id = await insert(connection)
-    await force(connection, function, job_id)
-    before = await job(connection, job_id)
+async def test_one_that_has_ended_is_no_live_job(db: Connection, function: str) -> None:
+    job_id = await insert(db)
+    await force(db, function, job_id)
+    before = await job(db, job_id)
 
     with refused("PW001"):
-        await force(connection, function, job_id)
-    assert await job(connection, job_id) == before
+        await force(db, function, job_id)
+    assert await job(db, job_id) == before

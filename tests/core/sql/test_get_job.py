@@ -8,20 +8,20 @@ STATES = ["waiting", "pending", "running", "completed", "failed", "cancelled"]
 
 @pytest.mark.parametrize("state", STATES)
 async def test_a_job_is_found_in_every_leaf_with_all_its_columns(
-    connection: Connection, state: str
+    db: Connection, state: str
 ) -> None:
-    job_id = await job_in(connection, state, payload={"a": 1}, metadata={"m": 1})
+    job_id = await job_in(db, state, payload={"a": 1}, metadata={"m": 1})
 
-    found = await call(connection, "get_job", job_id=job_id)
+    found = await call(db, "get_job", job_id=job_id)
     assert found["status"] == state
-    assert found == await connection.fetchval(
+    assert found == await db.fetchval(
         "select to_jsonb(j) from pgwake.jobs as j where j.id = $1", job_id
     )
 
 
 @pytest.mark.parametrize("job_id", [ABSENT, None])
 async def test_one_that_is_not_there_is_no_such_job(
-    connection: Connection, job_id: int | None
+    db: Connection, job_id: int | None
 ) -> None:
     with refused("PW001"):
-        await call(connection, "get_job", job_id=job_id)
+        await call(db, "get_job", job_id=job_id)

@@ -54,55 +54,53 @@ PAYLOAD = {"payload": {"session": 7}}
 End: TypeAlias = Callable[[Connection], Awaitable[Any]]
 
 
-async def complete(connection: Connection) -> None:
-    await call(connection, "complete_job", **pair(await running(connection, **PAYLOAD)))
+async def complete(db: Connection) -> None:
+    await call(db, "complete_job", **pair(await running(db, **PAYLOAD)))
 
 
-async def complete_many(connection: Connection) -> None:
-    held = await running(connection, **PAYLOAD)
-    await call(connection, "complete_jobs", **pairs(held))
+async def complete_many(db: Connection) -> None:
+    held = await running(db, **PAYLOAD)
+    await call(db, "complete_jobs", **pairs(held))
 
 
-async def fail(connection: Connection) -> None:
-    held = await running(connection, max_attempts=1, **PAYLOAD)
-    await call(connection, "fail_job", **pair(held))
+async def fail(db: Connection) -> None:
+    held = await running(db, max_attempts=1, **PAYLOAD)
+    await call(db, "fail_job", **pair(held))
 
 
-async def discard(connection: Connection) -> None:
-    held = await running(connection, **PAYLOAD)
-    await call(connection, "fail_jobs", **pairs(held), retryables=[False])
+async def discard(db: Connection) -> None:
+    held = await running(db, **PAYLOAD)
+    await call(db, "fail_jobs", **pairs(held), retryables=[False])
 
 
-async def crash(connection: Connection) -> None:
-    await running(connection, crash_count=4, **PAYLOAD)
-    assert await sweep(connection, "1 hour") == 1
+async def crash(db: Connection) -> None:
+    await running(db, crash_count=4, **PAYLOAD)
+    assert await sweep(db, "1 hour") == 1
 
 
-async def die(connection: Connection) -> None:
-    await running(connection, crash_count=4, **PAYLOAD)
-    await rows(connection, "release_worker_jobs", worker="w1")
+async def die(db: Connection) -> None:
+    await running(db, crash_count=4, **PAYLOAD)
+    await rows(db, "release_worker_jobs", worker="w1")
 
 
-async def cancel(connection: Connection) -> None:
-    await call(
-        connection, "cancel_job", job_id=await job_in(connection, "pending", **PAYLOAD)
-    )
+async def cancel(db: Connection) -> None:
+    await call(db, "cancel_job", job_id=await job_in(db, "pending", **PAYLOAD))
 
 
-async def cancel_many(connection: Connection) -> None:
-    await insert(connection, "a", **PAYLOAD)
-    await rows(connection, "cancel_jobs", kind="a")
+async def cancel_many(db: Connection) -> None:
+    await insert(db, "a", **PAYLOAD)
+    await rows(db, "cancel_jobs", kind="a")
 
 
-async def honour_a_cancellation(connection: Connection) -> None:
-    held = await running(connection, **PAYLOAD)
-    await call(connection, "cancel_job", job_id=held["id"])
-    await call(connection, "release_jobs", **pairs(held))
+async def honour_a_cancellation(db: Connection) -> None:
+    held = await running(db, **PAYLOAD)
+    await call(db, "cancel_job", job_id=held["id"])
+    await call(db, "release_jobs", **pairs(held))
 
 
-async def force(connection: Connection) -> None:
-    job_id = await insert(connection, **PAYLOAD)
-    await call(connection, "force_fail_job", job_id=job_id, reason="it hangs")
+async def force(db: Connection) -> None:
+    job_id = await insert(db, **PAYLOAD)
+    await call(db, "force_fail_job", job_id=job_id, reason="it hangs")
 
 
 ENDS: dict[str, tuple[End, str]] = {
@@ -121,77 +119,71 @@ ENDS: dict[str, tuple[End, str]] = {
 
 @pytest.mark.parametrize(("end", "state"), ENDS.values(), ids=ENDS)
 async def test_a_hook_is_part_of_the_transaction_of_the_end(
-    connection: Connection, end: End, state: str
+    db: Connection, end: End, state: str
 ) -> None:
-    await connection.execute(SESSIONS)
+    await db.execute(SESSIONS)
     look = "select state, xid = pg_current_xact_id() from sessions"
-    async with rolled_back(connection):
-        await end(connection)
-        assert tuple(await connection.fetchrow(look) or ()) == (state, True)
-        assert await connection.fetchval("select status from pgwake.jobs") == state
+    async with rolled_back(db):
+        await end(db)
+        assert tuple(await db.fetchrow(look) or ()) == (state, True)
+        assert await db.fetchval("select status from pgwake.jobs") == state
 
-    assert await connection.fetchval("select state from sessions") == "open"
-    assert await connection.fetchval("select count(*) from pgwake.jobs") == 0
+    assert await db.fetchval("select state from sessions") == "open"
+    assert await db.fetchval("select count(*) from pgwake.jobs") == 0
 
 
-async def test_a_retry_is_no_end(connection: Connection) -> None:
-    await connection.execute(SESSIONS)
-    held = await running(connection, **PAYLOAD)
-    assert await call(connection, "fail_job", **pair(held)) == "retry"
-    assert await connection.fetchval("select state from sessions") == "open"
+async def test_a_retry_is_no_end(db: Connection) -> None:
+    await db.execute(SESSIONS)
+    held = await running(db, **PAYLOAD)
+    assert await call(db, "fail_job", **pair(held)) == "retry"
+    assert await db.fetchval("select state from sessions") == "open"
 
 
 async def test_a_hook_without_a_search_path_of_its_own_finds_nothing(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await connection.execute(SESSIONS)
-    await connection.execute(
+    await db.execute(SESSIONS)
+    await db.execute(
         "alter function public.end_session() reset search_path;set search_path = public"
     )
-    held = await running(connection, **PAYLOAD)
+    held = await running(db, **PAYLOAD)
     with refused("42P01"):
-        await call(connection, "complete_job", **pair(held))
-    assert await status(connection, held["id"]) == "running"
+        await call(db, "complete_job", **pair(held))
+    assert await status(db, held["id"]) == "running"
 
 
 @pytest.mark.parametrize(
     ("function", "leaf"), [("complete_jobs", "finished"), ("fail_jobs", "failed")]
 )
 async def test_a_hook_that_raises_refuses_the_whole_batch(
-    connection: Connection, function: str, leaf: str
+    db: Connection, function: str, leaf: str
 ) -> None:
-    await connection.execute(REFUSE.format(leaf=leaf))
-    await insert(connection, "good", max_attempts=1)
-    await insert(connection, "bad", max_attempts=1)
-    held = await claim(connection, 2)
+    await db.execute(REFUSE.format(leaf=leaf))
+    await insert(db, "good", max_attempts=1)
+    await insert(db, "bad", max_attempts=1)
+    held = await claim(db, 2)
     with refused("P0001") as caught:
-        await call(connection, function, **pairs(*held))
+        await call(db, function, **pairs(*held))
     assert str(caught.value) == "not now, bad"
-    assert {row["kind"] for row in await claim_states(connection)} == {"good", "bad"}
+    assert {row["kind"] for row in await claim_states(db)} == {"good", "bad"}
 
-    (outcome,) = await call(connection, function, **pairs(held[0]))
+    (outcome,) = await call(db, function, **pairs(held[0]))
     assert outcome in ("completed", "failed")
 
 
-async def claim_states(connection: Connection) -> list[Any]:
-    return await connection.fetch(
-        "select kind from pgwake.jobs where status = 'running'"
-    )
+async def claim_states(db: Connection) -> list[Any]:
+    return await db.fetch("select kind from pgwake.jobs where status = 'running'")
 
 
 async def test_a_refused_job_is_put_off_for_longer_and_longer_and_says_why(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    held = await running(connection, max_attempts=1)
+    held = await running(db, max_attempts=1)
     outcome = await call(
-        connection,
-        "release_jobs",
-        **pairs(held),
-        reason="refused",
-        errors=["not now"],
+        db, "release_jobs", **pairs(held), reason="refused", errors=["not now"]
     )
     assert outcome == ["released"]
-    row = await job(connection, held["id"])
+    row = await job(db, held["id"])
     assert (row["status"], row["attempt"], row["bounce_count"]) == ("pending", 0, 1)
     assert (row["run_at"] - row["created_at"]).total_seconds() >= 1
     (error,) = row["errors"]
@@ -199,68 +191,66 @@ async def test_a_refused_job_is_put_off_for_longer_and_longer_and_says_why(
     assert (error["attempt"], error["worker"]) == (1, "w1")
 
     for bounces in (2, 3):
-        await set_clock(connection, f"{bounces} hours")
-        (held,) = await claim(connection)
-        at = await connection.fetchval("select pgwake.now()")
-        await call(connection, "release_jobs", **pairs(held), reason="refused")
-        row = await job(connection, held["id"])
+        await set_clock(db, f"{bounces} hours")
+        (held,) = await claim(db)
+        at = await db.fetchval("select pgwake.now()")
+        await call(db, "release_jobs", **pairs(held), reason="refused")
+        row = await job(db, held["id"])
         seconds = (row["run_at"] - at).total_seconds()
         assert 2 ** (bounces - 1) <= seconds < 2 ** (bounces - 1) + 0.5
         assert len(row["errors"]) == 1
 
 
-async def test_errors_are_one_a_job(connection: Connection) -> None:
-    held = await running(connection)
+async def test_errors_are_one_a_job(db: Connection) -> None:
+    held = await running(db)
     with refused("PW003"):
-        await call(
-            connection, "release_jobs", **pairs(held), reason="refused", errors=[]
-        )
+        await call(db, "release_jobs", **pairs(held), reason="refused", errors=[])
 
 
 async def test_a_sweep_gets_past_more_refused_jobs_than_it_takes_at_once(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await connection.execute(REFUSE.format(leaf="failed"))
+    await db.execute(REFUSE.format(leaf="failed"))
     for kind in ("bad", "bad", "bad", "good", "good"):
-        await insert(connection, kind, crash_count=4)
+        await insert(db, kind, crash_count=4)
     for _ in range(5):
-        await rows(connection, "claim_next_job", worker="w1")
-    await set_clock(connection, "1 hour")
+        await rows(db, "claim_next_job", worker="w1")
+    await set_clock(db, "1 hour")
 
-    (swept,) = await rows(connection, "sweep_expired_leases", max_jobs=2)
+    (swept,) = await rows(db, "sweep_expired_leases", max_jobs=2)
     assert (swept["kind"], swept["job_count"]) == ("good", 2)
-    assert await rows(connection, "sweep_expired_leases", max_jobs=2) == []
-    await connection.execute("drop trigger refuse on pgwake.jobs_failed")
-    (swept,) = await rows(connection, "sweep_expired_leases")
+    assert await rows(db, "sweep_expired_leases", max_jobs=2) == []
+    await db.execute("drop trigger refuse on pgwake.jobs_failed")
+    (swept,) = await rows(db, "sweep_expired_leases")
     assert (swept["kind"], swept["job_count"]) == ("bad", 3)
 
 
 async def test_a_sweep_that_left_many_is_not_repeated_at_once(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
-    await connection.execute(REFUSE.format(leaf="failed"))
-    await connection.execute(
+    await db.execute(REFUSE.format(leaf="failed"))
+    await db.execute(
         "insert into pgwake.jobs (kind) select 'bad' from generate_series(1, 101)"
     )
-    await claim(connection, 101, worker="w1")
-    await connection.execute("update pgwake.jobs_live set crash_count = 4")
-    await insert(connection, "good")
-    await claim(connection, worker="w2")
-    assert await sweep(connection, "1 hour") == 1
+    await claim(db, 101, worker="w1")
+    await db.execute("update pgwake.jobs_live set crash_count = 4")
+    await insert(db, "good")
+    await claim(db, worker="w2")
+    assert await sweep(db, "1 hour") == 1
 
-    await insert(connection, "good")
-    await claim(connection, worker="w2")
-    assert await sweep(connection, "2 hours") == 0
+    await insert(db, "good")
+    await claim(db, worker="w2")
+    assert await sweep(db, "2 hours") == 0
     assert await sweep(await connect(), "2 hours") == 1
 
 
-async def test_a_dead_workers_other_jobs_are_given_back(connection: Connection) -> None:
-    await connection.execute(REFUSE.format(leaf="failed"))
-    bad = await insert(connection, "bad", crash_count=4)
-    await rows(connection, "claim_next_job", worker="w1")
-    await insert_many(connection, 3)
-    await claim(connection, 3, worker="w1")
+async def test_a_dead_workers_other_jobs_are_given_back(db: Connection) -> None:
+    await db.execute(REFUSE.format(leaf="failed"))
+    bad = await insert(db, "bad", crash_count=4)
+    await rows(db, "claim_next_job", worker="w1")
+    await insert_many(db, 3)
+    await claim(db, 3, worker="w1")
 
-    (given,) = await rows(connection, "release_worker_jobs", worker="w1")
+    (given,) = await rows(db, "release_worker_jobs", worker="w1")
     assert (given["kind"], given["job_count"]) == ("noop", 3)
-    assert await status(connection, bad) == "running"
+    assert await status(db, bad) == "running"

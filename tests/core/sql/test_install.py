@@ -126,45 +126,43 @@ def without_its_transaction(script: str) -> str:
     return bare
 
 
-async def contents(connection: Connection, query: str) -> set[tuple[Any, ...]]:
-    return {tuple(row) for row in await connection.fetch(query)}
+async def contents(db: Connection, query: str) -> set[tuple[Any, ...]]:
+    return {tuple(row) for row in await db.fetch(query)}
 
 
 async def test_a_second_run_changes_nothing(
-    server: EmbeddedServer, database: str, connection: Connection
+    server: EmbeddedServer, database: str, db: Connection
 ) -> None:
-    await insert_many(connection, 5)
-    before = [await contents(connection, query) for query in (CATALOG, IDENTITY)]
+    await insert_many(db, 5)
+    before = [await contents(db, query) for query in (CATALOG, IDENTITY)]
     psql(server, database, "-f", INSTALL)
 
-    assert before == [
-        await contents(connection, query) for query in (CATALOG, IDENTITY)
-    ]
-    assert len(await claim(connection, 9)) == 5
+    assert before == [await contents(db, query) for query in (CATALOG, IDENTITY)]
+    assert len(await claim(db, 9)) == 5
 
 
 async def test_a_second_run_mends_what_was_broken(
-    server: EmbeddedServer, database: str, connection: Connection
+    server: EmbeddedServer, database: str, db: Connection
 ) -> None:
-    before = await contents(connection, CATALOG)
-    await connection.execute(
+    before = await contents(db, CATALOG)
+    await db.execute(
         "drop function pgwake.get_job;"
         " grant execute on function pgwake.cancel_job to public;"
         " comment on table pgwake.jobs is null"
     )
     psql(server, database, "-f", INSTALL)
 
-    assert await contents(connection, CATALOG) == before
+    assert await contents(db, CATALOG) == before
 
 
 async def test_the_python_installer_and_psql_make_the_same(
-    connect: Connect, connection: Connection, empty_database: str
+    connect: Connect, db: Connection, empty_database: str
 ) -> None:
     assert await install(empty_database) == (None, SCHEMA_VERSION)
     assert await install(empty_database) == (SCHEMA_VERSION, SCHEMA_VERSION)
 
     other = await connect(empty_database)
-    assert await contents(other, CATALOG) == await contents(connection, CATALOG)
+    assert await contents(other, CATALOG) == await contents(db, CATALOG)
 
 
 @pytest.mark.timeout(60)
@@ -172,7 +170,7 @@ async def test_the_python_installer_and_psql_make_the_same(
 async def test_twelve_installers_at_the_same_instant_all_succeed(
     server: EmbeddedServer,
     connect: Connect,
-    connection: Connection,
+    db: Connection,
     empty_database: str,
     way: str,
 ) -> None:
@@ -184,32 +182,32 @@ async def test_twelve_installers_at_the_same_instant_all_succeed(
     await asyncio.gather(*(run() for _ in range(12)))
 
     other = await connect(empty_database)
-    assert await contents(other, CATALOG) == await contents(connection, CATALOG)
+    assert await contents(other, CATALOG) == await contents(db, CATALOG)
     assert await insert(other)
 
 
 async def test_it_does_not_wait_for_open_transactions_of_the_queues_users(
-    server: EmbeddedServer, database: str, connection: Connection, other: Connection
+    server: EmbeddedServer, database: str, db: Connection, other: Connection
 ) -> None:
-    await insert_many(connection, 3)
-    async with connection.transaction(), other.transaction():
-        await insert(connection, unique_key="k")
-        held = await claim(connection, 2)
-        await call(connection, "complete_jobs", **pairs(held[0]))
-        await call(connection, "fail_jobs", **pairs(held[1]), retryables=[False])
-        await call(connection, "maintain")
-        await connection.execute("insert into pgwake.queues (name) values ('q')")
+    await insert_many(db, 3)
+    async with db.transaction(), other.transaction():
+        await insert(db, unique_key="k")
+        held = await claim(db, 2)
+        await call(db, "complete_jobs", **pairs(held[0]))
+        await call(db, "fail_jobs", **pairs(held[1]), retryables=[False])
+        await call(db, "maintain")
+        await db.execute("insert into pgwake.queues (name) values ('q')")
         await other.fetch("select * from pgwake.jobs, pgwake.tallies")
         await asyncio.to_thread(psql, server, database, "-f", INSTALL)
 
 
 async def test_the_queues_users_do_not_wait_for_an_open_installation(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
     other = await connect(server_settings={"lock_timeout": "1s"})
     script = without_its_transaction(install_script())
-    async with connection.transaction():
-        await connection.execute(script)
+    async with db.transaction():
+        await db.execute(script)
         await insert_many(other, 3)
         a, b, c = await claim(other, 3)
         await call(other, "complete_jobs", **pairs(a))
@@ -235,37 +233,37 @@ async def test_the_queues_users_do_not_wait_for_an_open_installation(
     ids=["as it is", "with another signature", "without a table"],
 )
 async def test_a_newer_schema_is_left_alone(
-    database: str, connection: Connection, newer: str
+    database: str, db: Connection, newer: str
 ) -> None:
-    await connection.execute(f"update pgwake.schema_version set version = 99; {newer}")
-    before = await contents(connection, IDENTITY)
+    await db.execute(f"update pgwake.schema_version set version = 99; {newer}")
+    before = await contents(db, IDENTITY)
 
     with refused("PW004"):
         await install(database)
-    assert await contents(connection, IDENTITY) == before
+    assert await contents(db, IDENTITY) == before
 
 
 async def test_psql_stops_at_a_newer_schema(
-    server: EmbeddedServer, database: str, connection: Connection
+    server: EmbeddedServer, database: str, db: Connection
 ) -> None:
-    await connection.execute("update pgwake.schema_version set version = 99")
+    await db.execute("update pgwake.schema_version set version = 99")
 
     with pytest.raises(AssertionError, match="PW004"):
         psql(server, database, "-v", "VERBOSITY=verbose", "-f", INSTALL)
 
 
 async def test_the_version_is_written_only_when_it_changes(
-    database: str, connection: Connection
+    database: str, db: Connection
 ) -> None:
     row = "select version, installed_at, updated_at, xmin::text from pgwake."
     row += "schema_version"
-    before = tuple(await connection.fetchrow(row) or ())
+    before = tuple(await db.fetchrow(row) or ())
     await install(database)
-    assert tuple(await connection.fetchrow(row) or ()) == before
+    assert tuple(await db.fetchrow(row) or ()) == before
 
-    await connection.execute("update pgwake.schema_version set version = 0")
+    await db.execute("update pgwake.schema_version set version = 0")
     await install(database)
-    after = tuple(await connection.fetchrow(row) or ())
+    after = tuple(await db.fetchrow(row) or ())
     assert after[:2] == before[:2]
     assert after[2] > before[2]
 

@@ -91,18 +91,18 @@ ILLEGAL: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("state", LEGAL)
-async def test_every_status_has_a_legal_row(connection: Connection, state: str) -> None:
-    job_id = await insert(connection, status=state, **LEGAL[state])
+async def test_every_status_has_a_legal_row(db: Connection, state: str) -> None:
+    job_id = await insert(db, status=state, **LEGAL[state])
 
-    assert await status(connection, job_id) == state
+    assert await status(db, job_id) == state
 
 
 @pytest.mark.parametrize(("state", "changes", "check"), ILLEGAL)
 async def test_a_named_check_refuses(
-    connection: Connection, state: str, changes: dict[str, Any], check: str
+    db: Connection, state: str, changes: dict[str, Any], check: str
 ) -> None:
     with refused("23514", by=f"jobs_{check}"):
-        await insert(connection, **{"status": state, **LEGAL[state], **changes})
+        await insert(db, **{"status": state, **LEGAL[state], **changes})
 
 
 @pytest.mark.parametrize(
@@ -110,23 +110,23 @@ async def test_a_named_check_refuses(
 )
 @pytest.mark.parametrize("column", ["run_at", "created_at"])
 async def test_times_are_such_as_every_client_can_read(
-    connection: Connection, column: str, instant: str
+    db: Connection, column: str, instant: str
 ) -> None:
     with refused("23514", by=f"jobs_{column}_is_in_years_1_to_9999"):
-        await connection.execute(
+        await db.execute(
             f"insert into pgwake.jobs (kind, {column}) values ('a', '{instant}')"
         )
 
 
 @pytest.mark.parametrize("instant", ["0001-01-02 00:00+00", "9999-12-30 23:59:59+00"])
 async def test_a_job_of_the_last_year_harms_no_claim(
-    connection: Connection, instant: str
+    db: Connection, instant: str
 ) -> None:
-    await connection.execute(
+    await db.execute(
         "insert into pgwake.jobs (kind, run_at, created_at)"
         f" values ('a', '{instant}', '{instant}')"
     )
-    row = await claim_batch(connection, 9)
+    row = await claim_batch(db, 9)
 
     assert (row["ids"] == [1]) == (row["next_run_at"] is None)
 
@@ -143,10 +143,10 @@ async def test_a_job_of_the_last_year_harms_no_claim(
     ],
 )
 async def test_there_is_no_leaf_for_an_unknown_status_or_slot(
-    connection: Connection, columns: dict[str, Any]
+    db: Connection, columns: dict[str, Any]
 ) -> None:
     with refused("23514"):
-        await insert(connection, **columns)
+        await insert(db, **columns)
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,9 @@ async def test_there_is_no_leaf_for_an_unknown_status_or_slot(
         *("crash_count", "bounce_count", "created_at"),
     ],
 )
-async def test_what_every_job_has_is_never_null(
-    connection: Connection, column: str
-) -> None:
+async def test_what_every_job_has_is_never_null(db: Connection, column: str) -> None:
     with refused("23502"):
-        await insert(connection, **{"kind": "a", column: None})
+        await insert(db, **{"kind": "a", column: None})
 
 
 ILLEGAL_POLICY: list[tuple[dict[str, Any], str]] = [
@@ -203,23 +201,23 @@ ILLEGAL_INTERVALS = [
 
 @pytest.mark.parametrize(("policy", "check"), ILLEGAL_POLICY)
 async def test_a_named_check_refuses_policy(
-    connection: Connection, policy: dict[str, Any], check: str
+    db: Connection, policy: dict[str, Any], check: str
 ) -> None:
     with refused("23514", by=f"queues_{check}"):
-        await set_queue(connection, **policy)
+        await set_queue(db, **policy)
 
 
 @pytest.mark.parametrize(("column", "interval", "check"), ILLEGAL_INTERVALS)
 async def test_a_named_check_refuses_an_interval(
-    connection: Connection, column: str, interval: str, check: str
+    db: Connection, column: str, interval: str, check: str
 ) -> None:
     with refused("23514", by=f"queues_{check}"):
-        await connection.execute(
+        await db.execute(
             f"insert into pgwake.queues (name, {column}) values ('a', '{interval}')"
         )
 
 
-async def test_every_check_has_a_row_that_it_refuses(connection: Connection) -> None:
+async def test_every_check_has_a_row_that_it_refuses(db: Connection) -> None:
     tested = {f"jobs_{check}" for _, _, check in ILLEGAL}
     tested |= {f"queues_{check}" for _, check in ILLEGAL_POLICY}
     tested |= {f"queues_{check}" for _, _, check in ILLEGAL_INTERVALS}
@@ -227,7 +225,7 @@ async def test_every_check_has_a_row_that_it_refuses(connection: Connection) -> 
     tested |= {"jobs_created_at_is_in_years_1_to_9999"}
     elsewhere = {"jobs_payload_is_at_most_1_mib"}  # test_payloads_and_names.py
 
-    rows = await connection.fetch(
+    rows = await db.fetch(
         "select c.conname from pg_constraint as c"
         " left join pg_type as t on t.oid = c.contypid"
         " where c.contype = 'c' and ("

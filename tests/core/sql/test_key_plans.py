@@ -47,26 +47,26 @@ def keys_at(
     name = f"pgwake_keys_{count}"
     admin.execute(f"create database {name} template {template}")
     url = database_url(server, name, role="postgres")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("alter table pgwake.jobs_live set (autovacuum_enabled=off)")
-        connection.execute("set session_replication_role = replica")  # no trigger
-        (make_index,) = connection.execute(
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("alter table pgwake.jobs_live set (autovacuum_enabled=off)")
+        db.execute("set session_replication_role = replica")  # no trigger
+        (make_index,) = db.execute(
             f"select pg_get_indexdef('pgwake.{KEY}'::regclass)"
         ).fetchone() or ("",)
-        connection.execute(f"drop index pgwake.{KEY}")
-        connection.execute(FILL.format(count=count))
-        connection.execute(make_index)
-        connection.execute(LOOKS)
-        connection.execute("analyze pgwake.jobs_live")
+        db.execute(f"drop index pgwake.{KEY}")
+        db.execute(FILL.format(count=count))
+        db.execute(make_index)
+        db.execute(LOOKS)
+        db.execute("analyze pgwake.jobs_live")
     yield url
     admin.execute(f"drop database {name} with (force)")
 
 
 @fixture
 async def explained(keys_at: str) -> AsyncIterator[Explained]:
-    connection = await asyncpg.connect(keys_at)
-    yield await Explained.start(connection)
-    await connection.close()
+    db = await asyncpg.connect(keys_at)
+    yield await Explained.start(db)
+    await db.close()
 
 
 INDEXES = {KEY, "jobs_claim_idx", "jobs_live_pkey"}
@@ -99,70 +99,68 @@ async def test_a_million_that_are_scheduled_before_stand_in_nobodys_way(
 
 
 async def test_a_busy_key_with_5000_jobs_costs_the_next_one_nothing(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     arguments = {"queue": "default", "count": 1}
-    await insert(connection, concurrency_key="z")
-    fresh = await buffers(connection, "claim_batch", **arguments)
-    await connection.execute("delete from pgwake.jobs")
-    await connection.execute("delete from pgwake.looks")
+    await insert(db, concurrency_key="z")
+    fresh = await buffers(db, "claim_batch", **arguments)
+    await db.execute("delete from pgwake.jobs")
+    await db.execute("delete from pgwake.looks")
 
-    await insert(connection, concurrency_key="k")
-    await claim(connection)
-    await connection.execute(
+    await insert(db, concurrency_key="k")
+    await claim(db)
+    await db.execute(
         "insert into pgwake.jobs (kind, concurrency_key)"
         " select 'noop', 'k' from generate_series(1, 5000)"
     )
-    z = await insert(connection, concurrency_key="z")
-    assert await buffers(connection, "claim_batch", **arguments) < fresh + 100
-    assert [job["id"] for job in await claim(connection)] == [z]
+    z = await insert(db, concurrency_key="z")
+    assert await buffers(db, "claim_batch", **arguments) < fresh + 100
+    assert [job["id"] for job in await claim(db)] == [z]
     # And when its looks are many, they are read once.
-    await connection.execute(
+    await db.execute(
         "insert into pgwake.looks select 'default', now(), 'k'"
         " from generate_series(1, 5000)"
     )
-    z = await insert(connection, concurrency_key="z2")
-    assert [job["id"] for job in await claim(connection)] == [z]
-    assert await claim(connection) == []
-    assert await connection.fetchval("select count(*) from pgwake.looks") == 0
+    z = await insert(db, concurrency_key="z2")
+    assert [job["id"] for job in await claim(db)] == [z]
+    assert await claim(db) == []
+    assert await db.fetchval("select count(*) from pgwake.looks") == 0
 
 
 async def test_an_old_snapshot_makes_no_cliff_of_dead_looks(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
     holder = await connect()
     await holder.execute("begin isolation level repeatable read")
     await holder.fetchval("select pg_current_xact_id()::text")
-    await connection.execute(
+    await db.execute(
         "insert into pgwake.looks select 'default', now() - interval '1 minute',"
         " 'gone' from generate_series(1, 20000)"
     )
-    while await connection.fetchval("select count(*) from pgwake.looks"):
-        await claim(connection)
+    while await db.fetchval("select count(*) from pgwake.looks"):
+        await claim(db)
 
-    cursor = (await claim_batch(connection))["cursor"]
+    cursor = (await claim_batch(db))["cursor"]
     assert cursor is not None
     far = "select (clock_timestamp() + interval '59 seconds')::text"
-    cursor["keys"][1] = await connection.fetchval(far)
+    cursor["keys"][1] = await db.fetchval(far)
     arguments = {"queue": "default", "count": 1}
-    assert await buffers(connection, "claim_batch", **arguments, cursor=cursor) < 100
-    assert await buffers(connection, "claim_batch", **arguments) > 100
+    assert await buffers(db, "claim_batch", **arguments, cursor=cursor) < 100
+    assert await buffers(db, "claim_batch", **arguments) > 100
 
-    job_id = await insert(connection, concurrency_key="new")
-    row = await claim_batch(connection, cursor=cursor)
+    job_id = await insert(db, concurrency_key="new")
+    row = await claim_batch(db, cursor=cursor)
     assert row["ids"] == [job_id]
     assert row["cursor"]["keys"][1] is not None, "the look from the head is kept"
 
 
-async def test_a_queue_without_keys_pays_three_buffers_for_them(
-    connection: Connection,
-) -> None:
-    await insert(connection)
-    await set_queue(connection)
+async def test_a_queue_without_keys_pays_three_buffers_for_them(db: Connection) -> None:
+    await insert(db)
+    await set_queue(db)
     arguments = {"queue": "default", "count": 1}
-    without = await buffers(connection, "claim_batch", **arguments)
-    await insert(connection, queue="other", concurrency_key="a")
-    assert await buffers(connection, "claim_batch", **arguments) <= without + 3
-    assert await call(connection, "look_at_keys") == 0
-    (job,) = await claim(connection)
-    await call(connection, "complete_jobs", **pairs(job))
+    without = await buffers(db, "claim_batch", **arguments)
+    await insert(db, queue="other", concurrency_key="a")
+    assert await buffers(db, "claim_batch", **arguments) <= without + 3
+    assert await call(db, "look_at_keys") == 0
+    (job,) = await claim(db)
+    await call(db, "complete_jobs", **pairs(job))

@@ -22,8 +22,8 @@ def next_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-async def version(connection: Connection) -> int:
-    schema = await installed_schema(connection)
+async def version(db: Connection) -> int:
+    schema = await installed_schema(db)
     assert schema is not None
     return schema.version
 
@@ -32,7 +32,7 @@ async def test_a_migration_that_waits_keeps_nobody_waiting(
     server: EmbeddedServer,
     database: str,
     connect: Connect,
-    connection: Connection,
+    db: Connection,
     next_schema: Path,
 ) -> None:
     holder = await connect()
@@ -49,7 +49,7 @@ async def test_a_migration_that_waits_keeps_nobody_waiting(
         async def in_a_try() -> bool:
             assert not upgrade.done()
             return bool(
-                await connection.fetchval(
+                await db.fetchval(
                     "select exists (select from pg_locks where not granted"
                     " and mode = 'AccessExclusiveLock' and locktype = 'relation')"
                 )
@@ -61,15 +61,15 @@ async def test_a_migration_that_waits_keeps_nobody_waiting(
                 await insert(user)
             for held in await claim(user, 5):
                 await call(user, "complete_jobs", **pairs(held))
-        assert await version(connection) == NEXT_VERSION - 1
+        assert await version(db) == NEXT_VERSION - 1
     await upgrade
-    assert await version(connection) == NEXT_VERSION
-    assert await connection.fetchval("select count(*) from pgwake.jobs_finished") == 10
+    assert await version(db) == NEXT_VERSION
+    assert await db.fetchval("select count(*) from pgwake.jobs_finished") == 10
 
 
 @pytest.mark.usefixtures("next_schema")
 async def test_who_is_in_the_way_is_named_and_nothing_is_changed(
-    database: str, connect: Connect, connection: Connection
+    database: str, connect: Connect, db: Connection
 ) -> None:
     holder = await connect(server_settings={"application_name": 'nightly "report"'})
     prepared = await connect()
@@ -85,7 +85,7 @@ async def test_who_is_in_the_way_is_named_and_nothing_is_changed(
     pid = holder.get_server_pid()
     assert f'session {pid} "nightly "report"" since 20' in hint
     assert 'prepared transaction "gid1" since 20' in hint
-    assert await version(connection) == NEXT_VERSION - 1
+    assert await version(db) == NEXT_VERSION - 1
     await prepared.execute("rollback prepared 'gid1'")
 
     assert await install(database) == (NEXT_VERSION - 1, NEXT_VERSION)
@@ -93,7 +93,7 @@ async def test_who_is_in_the_way_is_named_and_nothing_is_changed(
 
 @pytest.mark.usefixtures("next_schema")
 async def test_what_was_in_the_way_for_a_while_is_waited_out(
-    database: str, connect: Connect, connection: Connection
+    database: str, connect: Connect, db: Connection
 ) -> None:
     holder, locker = await connect(), await connect()
     async with locker.transaction():  # another installer's turn
@@ -105,7 +105,7 @@ async def test_what_was_in_the_way_for_a_while_is_waited_out(
             async def waits_for_its_turn() -> bool:
                 assert not upgrade.done()
                 return bool(
-                    await connection.fetchval(
+                    await db.fetchval(
                         "select exists (select from pg_locks where not granted"
                         " and locktype = 'advisory')"
                     )
@@ -127,33 +127,33 @@ async def test_another_installation_that_lasts_is_named(
 
 
 async def test_a_lock_is_a_try_of_all_tables_or_of_none(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
     async with other.transaction():
         await other.execute("lock table pgwake.queues in access share mode")
-        await connection.execute("set pgwake.lock_patience = '1ms'")
-        async with connection.transaction():
+        await db.execute("set pgwake.lock_patience = '1ms'")
+        async with db.transaction():
             with refused("55P03"):
-                async with connection.transaction():
-                    await connection.execute(
+                async with db.transaction():
+                    await db.execute(
                         "select pgwake.lock_tables('pgwake.jobs', 'pgwake.queues')"
                     )
-            held = await connection.fetchval(
+            held = await db.fetchval(
                 "select count(*) from pg_locks where pid = pg_backend_pid()"
                 " and mode = 'AccessExclusiveLock' and locktype = 'relation'"
             )
             assert held == 0
-    async with connection.transaction():
+    async with db.transaction():
         lock = "select pgwake.lock_tables('pgwake.jobs', 'pgwake.queues')"
-        await connection.execute(lock)
+        await db.execute(lock)
         task = asyncio.create_task(insert(other))
-        await waits(other, task, connection)
-        assert await connection.fetchval("show lock_timeout") == "0"
+        await waits(other, task, db)
+        assert await db.fetchval("show lock_timeout") == "0"
     await task
 
 
 async def test_vacuum_is_waited_for_without_keeping_anybody_out(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
     # Autovacuum would end itself after deadlock_timeout, longer than a try.
     vacuum, migration = await connect(), await connect()
@@ -164,6 +164,6 @@ async def test_vacuum_is_waited_for_without_keeping_anybody_out(
         task = asyncio.create_task(
             migration.execute("select pgwake.lock_tables('pgwake.jobs_live')")
         )
-        await waits(migration, task, connection)
-        await insert(connection)
+        await waits(migration, task, db)
+        await insert(db)
     await task

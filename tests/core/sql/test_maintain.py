@@ -18,35 +18,33 @@ from support.sql.helpers import (
 STEPS = {"sweep": 1, "fold": 2, "retention": 3, "analyze": 4, "recount": 5}
 
 
-async def maintain(connection: Connection, step: str | None = None) -> dict[str, Any]:
-    done: dict[str, Any] = await call(connection, "maintain", step=step)
+async def maintain(db: Connection, step: str | None = None) -> dict[str, Any]:
+    done: dict[str, Any] = await call(db, "maintain", step=step)
     return done
 
 
-async def test_without_a_step_it_sweeps_and_folds(connection: Connection) -> None:
-    held = await running(connection)
-    await set_clock(connection, "1 hour")
+async def test_without_a_step_it_sweeps_and_folds(db: Connection) -> None:
+    held = await running(db)
+    await set_clock(db, "1 hour")
 
-    done = await maintain(connection)
+    done = await maintain(db)
     crashed = ["default", "noop", 1, 0, 0]
     assert done == {"sweep": 1, "crashed": [crashed], "fold": 2}
-    assert await status(connection, held["id"]) == "pending"
+    assert await status(db, held["id"]) == "pending"
 
 
 @pytest.mark.parametrize("step", STEPS)
-async def test_one_step_does_only_that(connection: Connection, step: str) -> None:
-    assert await maintain(connection, step) == {step: 0}
+async def test_one_step_does_only_that(db: Connection, step: str) -> None:
+    assert await maintain(db, step) == {step: 0}
 
 
-async def test_a_sweep_tells_what_crashed_by_queue_and_kind(
-    connection: Connection,
-) -> None:
+async def test_a_sweep_tells_what_crashed_by_queue_and_kind(db: Connection) -> None:
     for kind in ("a", "a", "b"):
-        await insert(connection, kind)
-    await claim(connection, 3)
-    await set_clock(connection, "1 hour")
+        await insert(db, kind)
+    await claim(db, 3)
+    await set_clock(db, "1 hour")
 
-    done = await maintain(connection, "sweep")
+    done = await maintain(db, "sweep")
     assert done["sweep"] == 3
     assert sorted(done["crashed"]) == [
         ["default", "a", 2, 0, 0],
@@ -54,42 +52,42 @@ async def test_a_sweep_tells_what_crashed_by_queue_and_kind(
     ]
 
 
-async def test_a_fold_tells_how_many_rows_it_took_in(connection: Connection) -> None:
+async def test_a_fold_tells_how_many_rows_it_took_in(db: Connection) -> None:
     for _ in range(3):
-        await insert(connection)
+        await insert(db)
 
-    assert await maintain(connection, "fold") == {"fold": 3}
-    assert await maintain(connection, "fold") == {"fold": 0}
+    assert await maintain(db, "fold") == {"fold": 3}
+    assert await maintain(db, "fold") == {"fold": 0}
 
 
-async def test_an_analyze_refreshes_what_changed_much(connection: Connection) -> None:
-    await insert_many(connection, 1500)
-    await flush_statistics(connection)
+async def test_an_analyze_refreshes_what_changed_much(db: Connection) -> None:
+    await insert_many(db, 1500)
+    await flush_statistics(db)
 
-    assert await maintain(connection, "analyze") == {"analyze": 1}
+    assert await maintain(db, "analyze") == {"analyze": 1}
     analyzed = "select reltuples from pg_class where oid = 'pgwake.jobs_live'::regclass"
-    assert await connection.fetchval(analyzed) == 1500
-    await flush_statistics(connection)
-    assert await maintain(connection, "analyze") == {"analyze": 0}
+    assert await db.fetchval(analyzed) == 1500
+    await flush_statistics(db)
+    assert await maintain(db, "analyze") == {"analyze": 0}
 
 
 async def test_an_analyze_does_not_wait_for_another(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    await insert_many(connection, 1500)
-    await flush_statistics(connection)
+    await insert_many(db, 1500)
+    await flush_statistics(db)
     async with other.transaction():
         await other.execute("lock table pgwake.jobs_live in exclusive mode")
-        assert await maintain(connection, "analyze") == {"analyze": 0}
-    assert await maintain(connection, "analyze") == {"analyze": 1}
+        assert await maintain(db, "analyze") == {"analyze": 0}
+    assert await maintain(db, "analyze") == {"analyze": 1}
 
 
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_step_that_another_session_does_is_skipped(
-    connection: Connection, other: Connection, step: str
+    db: Connection, other: Connection, step: str
 ) -> None:
-    async with connection.transaction():
-        assert step in await maintain(connection, step)
+    async with db.transaction():
+        assert step in await maintain(db, step)
         assert await maintain(other, step) == {}
         others = [another for another in STEPS if another != step]
         assert [await maintain(other, another) for another in others] == [
@@ -100,14 +98,14 @@ async def test_a_step_that_another_session_does_is_skipped(
 
 @pytest.mark.parametrize("step", STEPS)
 async def test_the_lock_of_a_step_is_the_one_that_is_documented(
-    connection: Connection, other: Connection, step: str
+    db: Connection, other: Connection, step: str
 ) -> None:
-    await connection.execute(f"select pg_advisory_lock(1885828971, {STEPS[step]})")
+    await db.execute(f"select pg_advisory_lock(1885828971, {STEPS[step]})")
 
     assert await maintain(other, step) == {}
 
 
 @pytest.mark.parametrize("step", ["", "vacuum", "Sweep"])
-async def test_an_unknown_step_is_refused(connection: Connection, step: str) -> None:
+async def test_an_unknown_step_is_refused(db: Connection, step: str) -> None:
     with refused("PW003"):
-        await maintain(connection, step)
+        await maintain(db, step)

@@ -25,51 +25,47 @@ from support.sql.helpers import (
 RUNNING = "select count(*) from pgwake.jobs_live where status = 'running'"
 
 
-async def test_no_more_run_at_once(connection: Connection) -> None:
-    await set_queue(connection, max_running=3)
-    await insert_many(connection, 5)
+async def test_no_more_run_at_once(db: Connection) -> None:
+    await set_queue(db, max_running=3)
+    await insert_many(db, 5)
 
-    jobs = await claim(connection, 100)
+    jobs = await claim(db, 100)
     assert len(jobs) == 3
-    assert await claim(connection, 100) == []
-    await call(connection, "complete_jobs", **pairs(*jobs[:2]))
-    assert len(await claim(connection, 100)) == 2
+    assert await claim(db, 100) == []
+    await call(db, "complete_jobs", **pairs(*jobs[:2]))
+    assert len(await claim(db, 100)) == 2
 
 
-async def test_what_is_left_has_no_time_until_a_job_ends(
-    connection: Connection,
-) -> None:
-    await set_queue(connection, max_running=1)
-    await insert_many(connection, 2)
-    assert (await claim_batch(connection, 9))["next_run_at"] is None
-    row = await claim_batch(connection, 9)
+async def test_what_is_left_has_no_time_until_a_job_ends(db: Connection) -> None:
+    await set_queue(db, max_running=1)
+    await insert_many(db, 2)
+    assert (await claim_batch(db, 9))["next_run_at"] is None
+    row = await claim_batch(db, 9)
     assert (row["ids"], row["next_run_at"]) == ([], None)
 
 
-async def test_other_queues_are_not_limited(connection: Connection) -> None:
-    await set_queue(connection, max_running=1)
-    await insert_many(connection, 3, queue="other")
-    assert len(await claim(connection, 3, queue="other")) == 3
+async def test_other_queues_are_not_limited(db: Connection) -> None:
+    await set_queue(db, max_running=1)
+    await insert_many(db, 3, queue="other")
+    assert len(await claim(db, 3, queue="other")) == 3
 
 
-async def test_a_claim_says_whether_its_queue_is_limited(
-    connection: Connection,
-) -> None:
+async def test_a_claim_says_whether_its_queue_is_limited(db: Connection) -> None:
     limited = "select is_limited from pgwake.claim_batch('default', 1)"
-    assert await connection.fetchval(limited) is False
-    await set_queue(connection, max_running=1)
-    assert await connection.fetchval(limited) is True
-    await set_queue(connection, max_running=None, rate_limit=5.0)
-    assert await connection.fetchval(limited) is True
+    assert await db.fetchval(limited) is False
+    await set_queue(db, max_running=1)
+    assert await db.fetchval(limited) is True
+    await set_queue(db, max_running=None, rate_limit=5.0)
+    assert await db.fetchval(limited) is True
 
 
 async def test_two_open_claims_never_exceed_it(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    await set_queue(connection, max_running=1)
-    await insert_many(connection, 2)
-    async with connection.transaction():
-        assert len(await claim(connection)) == 1
+    await set_queue(db, max_running=1)
+    await insert_many(db, 2)
+    async with db.transaction():
+        assert len(await claim(db)) == 1
         row = await claim_batch(other)
         assert row["ids"] == []
         assert row["next_run_at"] <= row["claimed_at"], "look again soon"
@@ -77,10 +73,10 @@ async def test_two_open_claims_never_exceed_it(
 
 
 async def test_sixteen_claimers_never_exceed_it(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
-    await set_queue(connection, max_running=3)
-    await insert_many(connection, 500)
+    await set_queue(db, max_running=3)
+    await insert_many(db, 500)
     seen: list[int] = []
     done = 0
 
@@ -101,12 +97,12 @@ async def test_sixteen_claimers_never_exceed_it(
     assert max(seen) == 3
 
 
-async def test_suspects_count_too(connection: Connection) -> None:
-    await set_queue(connection, max_running=1)
-    await insert(connection, crash_count=2)
-    await insert(connection)
-    assert len(await claim(connection)) == 1
-    row = await claim_batch(connection, suspects=True)
+async def test_suspects_count_too(db: Connection) -> None:
+    await set_queue(db, max_running=1)
+    await insert(db, crash_count=2)
+    await insert(db)
+    assert len(await claim(db)) == 1
+    row = await claim_batch(db, suspects=True)
     assert (row["ids"], row["next_run_at"]) == ([], None)
 
 
@@ -115,124 +111,122 @@ async def test_suspects_count_too(connection: Connection) -> None:
     ["complete", "fail", "retry", "release", "snooze", "cancel", "crash", "force"],
 )
 async def test_each_end_of_a_job_wakes_who_sleeps(
-    connect: Connect, connection: Connection, end: str
+    connect: Connect, db: Connection, end: str
 ) -> None:
-    await set_queue(connection, max_running=1)
-    await insert_many(connection, 2)
-    (job,) = await claim(connection, worker="w1")
+    await set_queue(db, max_running=1)
+    await insert_many(db, 2)
+    (job,) = await claim(db, worker="w1")
     listener = await Listener.with_bells(await connect(), "default")
     far = timedelta(hours=1)
     if end == "complete":
-        await call(connection, "complete_job", **pair(job))
+        await call(db, "complete_job", **pair(job))
     elif end == "fail":
-        await call(connection, "fail_job", **pair(job), retryable=False)
+        await call(db, "fail_job", **pair(job), retryable=False)
     elif end == "retry":
-        await call(connection, "fail_job", **pair(job), retry_in=far)
+        await call(db, "fail_job", **pair(job), retry_in=far)
     elif end == "release":
-        await call(connection, "release_jobs", **pairs(job))
+        await call(db, "release_jobs", **pairs(job))
     elif end == "snooze":
-        await call(connection, "snooze_job", **pair(job), delay=far)
+        await call(db, "snooze_job", **pair(job), delay=far)
     elif end == "cancel":
-        await call(connection, "cancel_job", job_id=job["id"])
-        await call(connection, "fail_job", **pair(job))
+        await call(db, "cancel_job", job_id=job["id"])
+        await call(db, "fail_job", **pair(job))
     elif end == "crash":
-        await call(connection, "release_worker_jobs", worker="w1")
+        await call(db, "release_worker_jobs", worker="w1")
     else:
-        await call(connection, "force_fail_job", job_id=job["id"], reason="by hand")
+        await call(db, "force_fail_job", job_id=job["id"], reason="by hand")
     assert set(await listener.heard()) == {"default"}
-    assert len(await claim(connection)) == 1
+    assert len(await claim(db)) == 1
 
 
 async def test_the_end_of_a_job_in_a_queue_without_limits_is_silent(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
-    await set_queue(connection, "other", max_running=1)
-    await insert_many(connection, 2)
-    jobs = await claim(connection, 2)
+    await set_queue(db, "other", max_running=1)
+    await insert_many(db, 2)
+    jobs = await claim(db, 2)
     listener = await Listener.with_bells(await connect(), "default", "other")
-    await call(connection, "complete_job", **pair(jobs[0]))
-    await call(connection, "fail_job", **pair(jobs[1]), retryable=False)
+    await call(db, "complete_job", **pair(jobs[0]))
+    await call(db, "fail_job", **pair(jobs[1]), retryable=False)
     assert await listener.heard() == []
 
 
 async def test_a_dead_workers_jobs_are_swept_though_the_queue_is_full(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await set_queue(connection, max_running=1)
-    await insert_many(connection, 6)
-    assert len(await claim(connection)) == 1  # and its worker dies
-    assert await claim(connection) == []
-    await set_clock(connection, "1 hour")
-    assert await sweep(connection) == 1
+    await set_queue(db, max_running=1)
+    await insert_many(db, 6)
+    assert len(await claim(db)) == 1  # and its worker dies
+    assert await claim(db) == []
+    await set_clock(db, "1 hour")
+    assert await sweep(db) == 1
 
     ended = 0
-    while jobs := await claim(connection):
-        await call(connection, "complete_jobs", **pairs(*jobs))
+    while jobs := await claim(db):
+        await call(db, "complete_jobs", **pairs(*jobs))
         ended += len(jobs)
     assert ended == 6
 
 
 async def test_a_raised_limit_holds_at_once_and_a_lowered_one_ends_nothing(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
-    await set_queue(connection, max_running=1)
-    await insert_many(connection, 6)
-    jobs = await claim(connection, 9)
+    await set_queue(db, max_running=1)
+    await insert_many(db, 6)
+    jobs = await claim(db, 9)
     listener = await Listener.with_bells(await connect(), "default")
-    await set_queue(connection, max_running=3)
+    await set_queue(db, max_running=3)
     assert await listener.heard() == ["default"]
-    jobs += await claim(connection, 9)
+    jobs += await claim(db, 9)
     assert len(jobs) == 3
 
-    await set_queue(connection, max_running=1)
-    await call(connection, "complete_jobs", **pairs(*jobs[:2]))
-    assert await claim(connection) == []
-    await call(connection, "complete_jobs", **pairs(jobs[2]))
-    assert len(await claim(connection, 9)) == 1
+    await set_queue(db, max_running=1)
+    await call(db, "complete_jobs", **pairs(*jobs[:2]))
+    assert await claim(db) == []
+    await call(db, "complete_jobs", **pairs(jobs[2]))
+    assert len(await claim(db, 9)) == 1
 
 
-async def test_keys_and_max_running_hold_together(connection: Connection) -> None:
-    await set_queue(connection, max_running=2, key_limit=2)
+async def test_keys_and_max_running_hold_together(db: Connection) -> None:
+    await set_queue(db, max_running=2, key_limit=2)
     for key in "aaabbb":
-        await insert(connection, concurrency_key=key)
-    jobs = await claim(connection, 9)
+        await insert(db, concurrency_key=key)
+    jobs = await claim(db, 9)
     assert len(jobs) == 2
-    assert await claim(connection, 9) == []
+    assert await claim(db, 9) == []
 
 
 async def test_a_claim_that_rolls_back_gives_the_room_back(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    await set_queue(connection, max_running=1)
-    await insert_many(connection, 1)
-    async with rolled_back(connection):
-        assert len(await claim(connection)) == 1
+    await set_queue(db, max_running=1)
+    await insert_many(db, 1)
+    async with rolled_back(db):
+        assert len(await claim(db)) == 1
     assert len(await claim(other)) == 1
 
 
 async def test_an_open_change_of_the_policy_holds_up_no_claim(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    await set_queue(connection, max_running=2)
-    await insert_many(connection, 2)
-    async with connection.transaction():
-        await set_queue(connection, max_running=3)
+    await set_queue(db, max_running=2)
+    await insert_many(db, 2)
+    async with db.transaction():
+        await set_queue(db, max_running=3)
         assert len(await claim(other, 2)) == 2
 
 
 async def test_under_repeatable_read_it_is_refused_with_a_reason(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await set_queue(connection, max_running=2)
-    await insert_many(connection, 2)
+    await set_queue(db, max_running=2)
+    await insert_many(db, 2)
     with refused("PW003"):
-        async with connection.transaction(isolation="repeatable_read"):
-            await claim(connection)
+        async with db.transaction(isolation="repeatable_read"):
+            await claim(db)
 
 
 @pytest.mark.parametrize("most", [0, -1, 100_001])
-async def test_a_limit_out_of_range_is_refused(
-    connection: Connection, most: int
-) -> None:
+async def test_a_limit_out_of_range_is_refused(db: Connection, most: int) -> None:
     with refused("23514", "queues_max_running_is_1_to_100000"):
-        await set_queue(connection, max_running=most)
+        await set_queue(db, max_running=most)

@@ -49,12 +49,12 @@ def by_the_book(target: Any, patch: Any) -> Any:
 
 @pytest.fixture
 def plain(database: str) -> Any:
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield connection
+    with psycopg.connect(database, autocommit=True) as db:
+        yield db
 
 
-def merged(connection: psycopg.Connection, target: Any, patch: Any) -> Any:
-    row = connection.execute(
+def merged(db: psycopg.Connection, target: Any, patch: Any) -> Any:
+    row = db.execute(
         "select pgwake.merge_patch(%s::jsonb, %s::jsonb)::text",
         [json.dumps(target), json.dumps(patch)],
     ).fetchone()

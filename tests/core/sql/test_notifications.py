@@ -48,23 +48,21 @@ INSERTS = {
 
 @pytest.mark.parametrize("way", INSERTS)
 async def test_a_statement_that_adds_jobs_rings_once(
-    connection: Connection, listener: Listener, way: str
+    db: Connection, listener: Listener, way: str
 ) -> None:
-    await connection.execute(INSERTS[way])
+    await db.execute(INSERTS[way])
 
     assert await listener.heard() == ["default"]
 
 
-async def test_ten_thousand_rows_ring_once(
-    connection: Connection, listener: Listener
-) -> None:
-    await insert_many(connection, 10000)
+async def test_ten_thousand_rows_ring_once(db: Connection, listener: Listener) -> None:
+    await insert_many(db, 10000)
 
     assert await listener.heard() == ["default"]
 
 
-async def test_copy_rings_once(connection: Connection, listener: Listener) -> None:
-    await connection.copy_records_to_table(
+async def test_copy_rings_once(db: Connection, listener: Listener) -> None:
+    await db.copy_records_to_table(
         "jobs",
         schema_name="pgwake",
         columns=["kind", "queue"],
@@ -75,9 +73,9 @@ async def test_copy_rings_once(connection: Connection, listener: Listener) -> No
 
 
 async def test_a_statement_rings_once_for_each_queue(
-    connection: Connection, listener: Listener
+    db: Connection, listener: Listener
 ) -> None:
-    await connection.execute(
+    await db.execute(
         "insert into pgwake.jobs (kind, queue)"
         " select 'a', 'q' || n % 3 from generate_series(1, 100) as n"
     )
@@ -85,11 +83,9 @@ async def test_a_statement_rings_once_for_each_queue(
     assert sorted(await listener.heard()) == ["q0", "q1", "q2"]
 
 
-async def test_each_commit_rings_anew(
-    connection: Connection, listener: Listener
-) -> None:
+async def test_each_commit_rings_anew(db: Connection, listener: Listener) -> None:
     for _ in range(3):
-        await insert(connection)
+        await insert(db)
 
     assert await listener.heard() == ["default"] * 3
 
@@ -106,28 +102,28 @@ async def test_each_commit_rings_anew(
     ],
 )
 async def test_a_statement_that_adds_nothing_is_silent(
-    connection: Connection, listener: Listener, statement: str
+    db: Connection, listener: Listener, statement: str
 ) -> None:
-    await insert(connection, "a", unique_key="k")
+    await insert(db, "a", unique_key="k")
     await listener.heard()
-    await connection.execute(statement)
+    await db.execute(statement)
 
     assert await listener.heard() == []
 
 
-async def test_a_rollback_is_silent(connection: Connection, listener: Listener) -> None:
-    async with rolled_back(connection):
-        await insert(connection)
+async def test_a_rollback_is_silent(db: Connection, listener: Listener) -> None:
+    async with rolled_back(db):
+        await insert(db)
 
     assert await listener.heard() == []
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_the_payload_is_the_very_name(
-    connection: Connection, connect: Connect, name: str
+    db: Connection, connect: Connect, name: str
 ) -> None:
     listener = await Listener.with_bells(await connect(), name)
-    await insert(connection, queue=name)
+    await insert(db, queue=name)
 
     assert await listener.heard() == [name]
 
@@ -146,56 +142,56 @@ BACK: dict[str, Back] = {
 
 @pytest.mark.parametrize("way", BACK)
 async def test_every_way_back_to_pending_rings(
-    connection: Connection, listener: Listener, way: str
+    db: Connection, listener: Listener, way: str
 ) -> None:
-    held = await running(connection, queue="q")
+    held = await running(db, queue="q")
     await listener.heard()
-    await BACK[way](connection, held)
+    await BACK[way](db, held)
 
     assert await listener.heard() == ["q"]
 
 
 async def test_a_crash_into_quarantine_rings_too(
-    connection: Connection, listener: Listener
+    db: Connection, listener: Listener
 ) -> None:
-    await running(connection, crash_count=2)
+    await running(db, crash_count=2)
     await listener.heard()
-    await rows(connection, "release_worker_jobs", worker="w1")
+    await rows(db, "release_worker_jobs", worker="w1")
 
     assert await listener.heard() == ["default"]
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 async def test_a_retry_by_hand_rings(
-    connection: Connection, listener: Listener, state: str
+    db: Connection, listener: Listener, state: str
 ) -> None:
-    job_id = await job_in(connection, state, queue="q")
+    job_id = await job_in(db, state, queue="q")
     await listener.heard()
-    await call(connection, "retry_job", job_id=job_id)
+    await call(db, "retry_job", job_id=job_id)
 
     assert await listener.heard() == ["q"]
 
 
 async def test_a_replaced_job_rings_in_its_new_queue(
-    connection: Connection, listener: Listener
+    db: Connection, listener: Listener
 ) -> None:
     arguments = {"kind": "a", "unique_key": "k", "on_conflict": "replace"}
-    await call(connection, "enqueue", queue="old", **arguments)
+    await call(db, "enqueue", queue="old", **arguments)
     await listener.heard()
-    await call(connection, "enqueue", queue="new", **arguments)
+    await call(db, "enqueue", queue="new", **arguments)
 
     assert await listener.heard() == ["new"]
 
 
 async def test_a_batch_rings_once_for_each_queue(
-    connection: Connection, listener: Listener
+    db: Connection, listener: Listener
 ) -> None:
     held: list[Row] = []
     for queue in ("q1", "q2"):
-        await insert_many(connection, 20, queue)
-        held += await claim(connection, 20, queue)
+        await insert_many(db, 20, queue)
+        held += await claim(db, 20, queue)
     await listener.heard()
-    await call(connection, "release_jobs", **pairs(*held))
+    await call(db, "release_jobs", **pairs(*held))
 
     assert sorted(await listener.heard()) == ["q1", "q2"]
 
@@ -210,20 +206,18 @@ ENDS: dict[str, Back] = {
 
 
 @pytest.mark.parametrize("way", ENDS)
-async def test_nothing_else_rings(
-    connection: Connection, listener: Listener, way: str
-) -> None:
-    held = await running(connection)
+async def test_nothing_else_rings(db: Connection, listener: Listener, way: str) -> None:
+    held = await running(db)
     await listener.heard()
-    await ENDS[way](connection, held)
+    await ENDS[way](db, held)
 
     assert await listener.heard() == []
 
 
-async def test_a_claim_is_silent(connection: Connection, listener: Listener) -> None:
-    await insert(connection)
+async def test_a_claim_is_silent(db: Connection, listener: Listener) -> None:
+    await insert(db)
     await listener.heard()
-    await claim(connection)
+    await claim(db)
 
     assert await listener.heard() == []
 
@@ -237,11 +231,11 @@ async def test_a_claim_is_silent(connection: Connection, listener: Listener) -> 
     ],
 )
 async def test_a_resumed_queue_or_a_changed_policy_rings(
-    connection: Connection, listener: Listener, statement: str
+    db: Connection, listener: Listener, statement: str
 ) -> None:
-    await connection.execute("insert into pgwake.queues values ('q', 'infinity')")
-    await set_queue(connection, "other")
+    await db.execute("insert into pgwake.queues values ('q', 'infinity')")
+    await set_queue(db, "other")
     await listener.heard()
-    await connection.execute(statement)
+    await db.execute(statement)
 
     assert await listener.heard() == ["q"]

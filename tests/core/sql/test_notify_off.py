@@ -14,47 +14,47 @@ async def listener(connect: Connect) -> Listener:
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 async def test_with_notify_off_a_session_is_silent(
-    connection: Connection, listener: Listener, state: str
+    db: Connection, listener: Listener, state: str
 ) -> None:
-    await connection.execute("set pgwake.notify = off")
-    await set_queue(connection, status_events="always")
-    job_id = await job_in(connection, state)
-    await call(connection, "retry_job", job_id=job_id)
+    await db.execute("set pgwake.notify = off")
+    await set_queue(db, status_events="always")
+    job_id = await job_in(db, state)
+    await call(db, "retry_job", job_id=job_id)
 
     assert await listener.heard() == []
 
 
 async def test_with_notify_off_a_producer_can_use_two_phase_commit(
-    connect: Connect, connection: Connection, listener: Listener
+    connect: Connect, db: Connection, listener: Listener
 ) -> None:
     producer = await connect()
     await producer.execute("set pgwake.notify = off; begin")
     job_id = await insert(producer)
     await producer.execute("prepare transaction 'pgwake-test'")
-    assert await claim(connection) == []
+    assert await claim(db) == []
     await producer.execute("commit prepared 'pgwake-test'")
 
-    assert [claimed["id"] for claimed in await claim(connection)] == [job_id]
+    assert [claimed["id"] for claimed in await claim(db)] == [job_id]
     assert await listener.heard() == []
 
 
 @pytest.mark.parametrize("value", ["on", ""])
 async def test_notify_is_on_by_default_and_when_emptied(
-    connection: Connection, listener: Listener, value: str
+    db: Connection, listener: Listener, value: str
 ) -> None:
-    await connection.execute("set pgwake.notify = off")
-    await connection.execute("select set_config('pgwake.notify', $1, false)", value)
-    await insert(connection)
+    await db.execute("set pgwake.notify = off")
+    await db.execute("select set_config('pgwake.notify', $1, false)", value)
+    await insert(db)
 
     assert await listener.heard() == ["default"]
 
 
 async def test_rows_that_arrive_without_triggers_are_found_all_the_same(
-    connect: Connect, connection: Connection, admin_url: str, listener: Listener
+    connect: Connect, db: Connection, admin_url: str, listener: Listener
 ) -> None:
     replica = await connect(admin_url)
     await replica.execute("set session_replication_role = replica")
     ids = [await insert(replica) for _ in range(5)]
 
     assert await listener.heard() == []
-    assert [claimed["id"] for claimed in await claim(connection, 9)] == ids
+    assert [claimed["id"] for claimed in await claim(db, 9)] == ids

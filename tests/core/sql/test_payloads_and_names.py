@@ -38,75 +38,71 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_any_name_goes_through_the_whole_life_of_a_job(
-    connection: Connection, name: str
+    db: Connection, name: str
 ) -> None:
-    await call(connection, "enqueue", kind=name, queue=name, unique_key=name)
-    await set_queue(connection, name, max_attempts=3)
-    (claimed,) = await claim(connection, queue=name, worker=name)
+    await call(db, "enqueue", kind=name, queue=name, unique_key=name)
+    await set_queue(db, name, max_attempts=3)
+    (claimed,) = await claim(db, queue=name, worker=name)
     assert (claimed["kind"], claimed["queue"]) == (name, name)
-    assert await call(connection, "fail_job", **pair(claimed), error=name) == "retry"
-    await call(connection, "cancel_job", job_id=claimed["id"])
+    assert await call(db, "fail_job", **pair(claimed), error=name) == "retry"
+    await call(db, "cancel_job", job_id=claimed["id"])
 
-    (stats,) = await rows(connection, "get_queue_stats", queue=name)
+    (stats,) = await rows(db, "get_queue_stats", queue=name)
     assert (stats["queue"], stats["cancelled_count"]) == (name, 1)
-    ended = await call(connection, "get_job", job_id=claimed["id"])
+    ended = await call(db, "get_job", job_id=claimed["id"])
     assert ended["errors"][0]["worker"] == ended["errors"][0]["message"] == name
 
 
-async def test_composed_and_decomposed_letters_are_two_queues(
-    connection: Connection,
-) -> None:
-    composed = await insert(connection, queue="caf\u00e9")
-    decomposed = await insert(connection, queue="cafe\u0301")
+async def test_composed_and_decomposed_letters_are_two_queues(db: Connection) -> None:
+    composed = await insert(db, queue="caf\u00e9")
+    decomposed = await insert(db, queue="cafe\u0301")
 
-    assert [j["id"] for j in await claim(connection, 9, "caf\u00e9")] == [composed]
-    assert [j["id"] for j in await claim(connection, 9, "cafe\u0301")] == [decomposed]
+    assert [j["id"] for j in await claim(db, 9, "caf\u00e9")] == [composed]
+    assert [j["id"] for j in await claim(db, 9, "cafe\u0301")] == [decomposed]
 
 
 @pytest.mark.parametrize(
     "name", ["x" * 128, "é" * 64], ids=["128 letters", "64 letters of two bytes"]
 )
-async def test_a_name_of_128_bytes_is_taken(connection: Connection, name: str) -> None:
-    assert await insert(connection, name, queue=name)
+async def test_a_name_of_128_bytes_is_taken(db: Connection, name: str) -> None:
+    assert await insert(db, name, queue=name)
 
 
 @pytest.mark.parametrize("size", [1000, 7900, 8000, MIB - AROUND])
 async def test_a_payload_of_up_to_1_mib_is_taken_and_given_back(
-    connection: Connection, size: int
+    db: Connection, size: int
 ) -> None:
     payload = {"a": "x" * size}
-    await insert(connection, payload=payload)
+    await insert(db, payload=payload)
 
-    (claimed,) = await claim(connection)
+    (claimed,) = await claim(db)
     assert claimed["payload"] == payload
 
 
 @pytest.mark.parametrize("size", [MIB - AROUND + 1, 50 * MIB])
-async def test_a_larger_payload_is_refused_by_name(
-    connection: Connection, size: int
-) -> None:
+async def test_a_larger_payload_is_refused_by_name(db: Connection, size: int) -> None:
     with refused("23514", by="jobs_payload_is_at_most_1_mib"):
-        await insert(connection, payload={"a": "x" * size})
+        await insert(db, payload={"a": "x" * size})
 
 
 async def test_a_payload_that_is_stored_compressed_elsewhere_counts_in_full(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await connection.execute("create table outbox (payload jsonb)")
-    await connection.execute("insert into outbox values ($1)", {"a": "x" * 2 * MIB})
+    await db.execute("create table outbox (payload jsonb)")
+    await db.execute("insert into outbox values ($1)", {"a": "x" * 2 * MIB})
 
     with refused("23514", by="jobs_payload_is_at_most_1_mib"):
-        await connection.execute(
+        await db.execute(
             "insert into pgwake.jobs (kind, payload) select 'a', payload from outbox"
         )
 
 
 async def test_a_payload_that_is_short_in_jsonb_and_long_as_text_counts_as_text(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     numbers = "1e131071, " * 8 + "1"
     with refused("23514", by="jobs_payload_is_at_most_1_mib"):
-        await connection.execute(
+        await db.execute(
             "insert into pgwake.jobs (kind, payload)"
             f""" values ('a', '{{"a": [{numbers}]}}')"""
         )
@@ -123,18 +119,18 @@ async def test_a_payload_that_is_short_in_jsonb_and_long_as_text_counts_as_text(
     ],
 )
 async def test_a_payload_comes_back_as_it_was(
-    connection: Connection, payload: dict[str, Any]
+    db: Connection, payload: dict[str, Any]
 ) -> None:
-    job_id = await call(connection, "enqueue", kind="a", payload=payload)
+    job_id = await call(db, "enqueue", kind="a", payload=payload)
 
-    assert (await job(connection, job_id))["payload"] == payload
+    assert (await job(db, job_id))["payload"] == payload
 
 
 async def test_a_thousand_keys_of_a_batch_are_no_matter_to_notify(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     keys = [f"{n:0512}" for n in range(1000)]
-    inserted = await connection.execute(
+    inserted = await db.execute(
         "insert into pgwake.jobs (kind, unique_key) select 'a', unnest($1::text[])",
         keys,
     )
@@ -142,54 +138,46 @@ async def test_a_thousand_keys_of_a_batch_are_no_matter_to_notify(
 
 
 @pytest.mark.parametrize("column", ["kind", "queue", "unique_key"])
-async def test_postgresql_refuses_nul_in_a_name(
-    connection: Connection, column: str
-) -> None:
+async def test_postgresql_refuses_nul_in_a_name(db: Connection, column: str) -> None:
     with refused("22021"):
-        await insert(connection, **{column: "a\0b"})
+        await insert(db, **{column: "a\0b"})
 
 
 @pytest.mark.parametrize("payload", [{"a": "x\0y"}, {"x\0y": 1}])
 async def test_postgresql_refuses_nul_in_json(
-    connection: Connection, payload: dict[str, Any]
+    db: Connection, payload: dict[str, Any]
 ) -> None:
     with refused("22P05"):
-        await insert(connection, payload=payload)
+        await insert(db, payload=payload)
 
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": "\\ud800"}', "{'a': 1}"])
-async def test_postgresql_refuses_what_is_not_json(
-    connection: Connection, text: str
-) -> None:
+async def test_postgresql_refuses_what_is_not_json(db: Connection, text: str) -> None:
     with refused("22P02"):
-        await connection.execute(
+        await db.execute(
             "insert into pgwake.jobs (kind, payload) values ('a', $1::text::jsonb)",
             text,
         )
 
 
 async def test_postgresql_refuses_nul_in_a_worker_and_in_an_error(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    await insert(connection)
+    await insert(db)
     with refused("22021"):
-        await claim(connection, worker="a\0b")
-    (claimed,) = await claim(connection)
+        await claim(db, worker="a\0b")
+    (claimed,) = await claim(db)
     with refused("22021"):
-        await call(connection, "fail_job", **pair(claimed), error="a\0b")
+        await call(db, "fail_job", **pair(claimed), error="a\0b")
 
-    assert await call(connection, "fail_job", **pair(claimed), error="ab") == "retry"
+    assert await call(db, "fail_job", **pair(claimed), error="ab") == "retry"
 
 
-async def test_a_result_with_nul_is_refused_and_the_job_goes_on(
-    connection: Connection,
-) -> None:
-    await insert(connection)
-    (claimed,) = await claim(connection)
+async def test_a_result_with_nul_is_refused_and_the_job_goes_on(db: Connection) -> None:
+    await insert(db)
+    (claimed,) = await claim(db)
     with refused("22P05"):
-        await call(connection, "complete_job", **pair(claimed), result={"a": "\0"})
+        await call(db, "complete_job", **pair(claimed), result={"a": "\0"})
 
-    outcome = await call(
-        connection, "fail_job", **pair(claimed), error=json.dumps({"a": "\0"})
-    )
+    outcome = await call(db, "fail_job", **pair(claimed), error=json.dumps({"a": "\0"}))
     assert outcome == "retry"

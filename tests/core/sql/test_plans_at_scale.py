@@ -120,63 +120,58 @@ def queue_at(
     count = {"due": 100, "later": 100}
     if size == "a million":
         count = {"due": 1_000_000, "later": 1_000_000}
-    with (
-        psycopg.connect(url, autocommit=True) as connection,
-        psycopg.connect(url) as holder,
-    ):
-        connection.execute("alter table pgwake.jobs_live set (autovacuum_enabled=off)")
-        connection.execute("set session_replication_role = replica")  # no trigger
+    with psycopg.connect(url, autocommit=True) as db, psycopg.connect(url) as holder:
+        db.execute("alter table pgwake.jobs_live set (autovacuum_enabled=off)")
+        db.execute("set session_replication_role = replica")  # no trigger
         if size == "200,000 dead":
             holder.execute("set transaction isolation level repeatable read")
             holder.execute("select pg_current_xact_id()")
             for queue in ("q7", "few", "later", "future"):
-                connection.execute(
+                db.execute(
                     "insert into pgwake.jobs_live (queue, kind, priority, run_at)"
                     " select %s, 'a', 4, now() - (1 + random()) * interval '1 hour'"
                     " from generate_series(1, 50000) as n",
                     [queue],
                 )
                 for _ in range(5):
-                    connection.execute(WEAR.format(queue=queue))
-        _fill(connection, count)
-        connection.execute(
+                    db.execute(WEAR.format(queue=queue))
+        _fill(db, count)
+        db.execute(
             "insert into pgwake.jobs_live (queue, kind) select 'held', 'a'"
             " from generate_series(1, 1000)"
         )
         for n in range(10):
-            connection.execute(HOLD.format(queue="held", count=100, worker=f"w{n}"))
-        connection.execute("analyze pgwake.jobs_live")
-        connection.execute("begin")
-        connection.execute(LEARN)
-        (cursors,) = connection.execute(
+            db.execute(HOLD.format(queue="held", count=100, worker=f"w{n}"))
+        db.execute("analyze pgwake.jobs_live")
+        db.execute("begin")
+        db.execute(LEARN)
+        (cursors,) = db.execute(
             "select current_setting('pgwake.cursor', true)"
         ).fetchone() or ("",)
-        connection.execute("rollback")
-        connection.execute(
-            f"alter database {name} set pgwake.cursor = '{cursors or ''}'"
-        )
+        db.execute("rollback")
+        db.execute(f"alter database {name} set pgwake.cursor = '{cursors or ''}'")
         yield url
     admin.execute(f"drop database {name} with (force)")
 
 
-def _fill(connection: psycopg.Connection, count: dict[str, int]) -> None:
+def _fill(db: psycopg.Connection, count: dict[str, int]) -> None:
     """Insert as fast as can be: the index is made afterwards."""
-    make_index = connection.execute(
+    make_index = db.execute(
         f"select pg_get_indexdef('pgwake.{CLAIM}'::regclass)"
     ).fetchone()
     assert make_index
     if count["due"] > 1000:
-        connection.execute(f"drop index pgwake.{CLAIM}")
-    connection.execute(FILL.format(**count))
+        db.execute(f"drop index pgwake.{CLAIM}")
+    db.execute(FILL.format(**count))
     if count["due"] > 1000:
-        connection.execute(make_index[0])
+        db.execute(make_index[0])
 
 
 @fixture
 async def explained(queue_at: str) -> AsyncIterator[Explained]:
-    connection = await asyncpg.connect(queue_at)
-    yield await Explained.start(connection)
-    await connection.close()
+    db = await asyncpg.connect(queue_at)
+    yield await Explained.start(db)
+    await db.close()
 
 
 # Claims as a session does that has been at it for some time: it knows its cursors.

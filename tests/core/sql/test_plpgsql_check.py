@@ -31,7 +31,7 @@ where p.pronamespace = 'pgwake'::regnamespace
   and c.message <> 'target type is different type than source type'
 """
 MEANT = {
-    ("enqueue", "control reached end of function without RETURN"),  # its loop does not
+    ("enqueue", "control reached end of function without RETURN")  # its loop does not
 }
 
 

@@ -10,10 +10,8 @@ from support.sql.helpers import call
 SECOND = timedelta(seconds=1)
 
 
-async def delay(connection: Connection, attempt: int, **arguments: object) -> timedelta:
-    result: timedelta = await call(
-        connection, "retry_delay", attempt=attempt, **arguments
-    )
+async def delay(db: Connection, attempt: int, **arguments: object) -> timedelta:
+    result: timedelta = await call(db, "retry_delay", attempt=attempt, **arguments)
     return result
 
 
@@ -22,41 +20,41 @@ async def delay(connection: Connection, attempt: int, **arguments: object) -> ti
     [(1, 1), (2, 2), (3, 4), (11, 1024), (12, 2048), (13, 3600), (10000, 3600)],
 )
 async def test_it_doubles_from_a_second_up_to_an_hour(
-    connection: Connection, attempt: int, seconds: int
+    db: Connection, attempt: int, seconds: int
 ) -> None:
-    assert await delay(connection, attempt, draw=0) == seconds * SECOND
+    assert await delay(db, attempt, draw=0) == seconds * SECOND
 
 
 @pytest.mark.parametrize("draw", [0, 0.25, 0.5, 0.75])
 @pytest.mark.parametrize("jitter", [None, 0, 0.5, 1])
 async def test_a_share_of_it_is_drawn(
-    connection: Connection, jitter: float | None, draw: float
+    db: Connection, jitter: float | None, draw: float
 ) -> None:
     share = 1 - (1 if jitter is None else jitter) * draw
     arguments = {"base": 8 * SECOND, "cap": 20 * SECOND, "jitter": jitter, "draw": draw}
 
-    assert await delay(connection, 1, **arguments) == share * 8 * SECOND
-    assert await delay(connection, 9, **arguments) == share * 20 * SECOND
+    assert await delay(db, 1, **arguments) == share * 8 * SECOND
+    assert await delay(db, 9, **arguments) == share * 20 * SECOND
 
 
 @pytest.mark.parametrize("base", [0 * SECOND, SECOND])
 async def test_it_is_never_less_than_a_tenth_of_a_second(
-    connection: Connection, base: timedelta
+    db: Connection, base: timedelta
 ) -> None:
-    assert await delay(connection, 9, base=base, draw=1) == SECOND / 10
+    assert await delay(db, 9, base=base, draw=1) == SECOND / 10
 
 
-async def test_a_base_of_nothing_still_waits(connection: Connection) -> None:
-    delays = {await delay(connection, n, base=0 * SECOND) for n in (1, 20, 10000)}
+async def test_a_base_of_nothing_still_waits(db: Connection) -> None:
+    delays = {await delay(db, n, base=0 * SECOND) for n in (1, 20, 10000)}
 
     assert delays == {SECOND / 10}
 
 
 @pytest.mark.parametrize("attempt", [-2147483648, -1, 0])
 async def test_an_attempt_before_the_first_counts_as_the_first(
-    connection: Connection, attempt: int
+    db: Connection, attempt: int
 ) -> None:
-    assert await delay(connection, attempt, draw=0) == SECOND
+    assert await delay(db, attempt, draw=0) == SECOND
 
 
 @pytest.mark.parametrize(
@@ -65,12 +63,9 @@ async def test_an_attempt_before_the_first_counts_as_the_first(
 @pytest.mark.parametrize("cap", [("0", 0), ("24:00:00", 86400), ("365 days", 31536000)])
 @pytest.mark.parametrize("attempt", [31, 64, 1000, 10000, 2147483647])
 async def test_no_attempt_overflows(
-    connection: Connection,
-    base: tuple[str, float],
-    cap: tuple[str, float],
-    attempt: int,
+    db: Connection, base: tuple[str, float], cap: tuple[str, float], attempt: int
 ) -> None:
-    result = await connection.fetchval(
+    result = await db.fetchval(
         "select pgwake.retry_delay("
         "$1, $2::text::interval, $3::text::interval, draw => 0)",
         attempt,
@@ -94,25 +89,23 @@ async def test_no_attempt_overflows(
     ],
 )
 async def test_it_is_never_more_than_ten_thousand_years(
-    connection: Connection, arguments: str
+    db: Connection, arguments: str
 ) -> None:
-    assert await connection.fetchval(
+    assert await db.fetchval(
         f"select pgwake.retry_delay({arguments}) = interval '1 s' * 315576000000"
     )
 
 
 @pytest.mark.parametrize("draw", ["1e308", "Infinity"])
-async def test_nothing_that_is_drawn_overflows_below(
-    connection: Connection, draw: str
-) -> None:
-    assert await connection.fetchval(
+async def test_nothing_that_is_drawn_overflows_below(db: Connection, draw: str) -> None:
+    assert await db.fetchval(
         f"select pgwake.retry_delay(1, base => '2 seconds', draw => '{draw}')"
         " = interval '100 ms'"
     )
 
 
-async def test_it_is_spread_over_the_whole_range(connection: Connection) -> None:
-    rows = await connection.fetch(
+async def test_it_is_spread_over_the_whole_range(db: Connection) -> None:
+    rows = await db.fetch(
         "select extract(epoch from pgwake.retry_delay(13))::float8 / 3600"
         " from generate_series(1, 1000)"
     )

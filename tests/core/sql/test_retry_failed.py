@@ -33,38 +33,38 @@ returning id
 
 
 async def dead(
-    connection: Connection,
+    db: Connection,
     count: int = 1,
     kind: str = "noop",
     queue: str = "default",
     fingerprint: str | None = "f",
 ) -> list[int]:
     """Make dead letters, the one that failed first first; their ids."""
-    found = await connection.fetch(DEAD, count, kind, queue, fingerprint)
+    found = await db.fetch(DEAD, count, kind, queue, fingerprint)
     return [row[0] for row in found]
 
 
-async def retry(connection: Connection, **arguments: Any) -> list[Row]:
-    return await rows(connection, "retry_failed", **arguments)
+async def retry(db: Connection, **arguments: Any) -> list[Row]:
+    return await rows(db, "retry_failed", **arguments)
 
 
-async def outcomes(connection: Connection, **arguments: Any) -> list[tuple[int, str]]:
-    return [(r["job_id"], r["outcome"]) for r in await retry(connection, **arguments)]
+async def outcomes(db: Connection, **arguments: Any) -> list[tuple[int, str]]:
+    return [(r["job_id"], r["outcome"]) for r in await retry(db, **arguments)]
 
 
-async def counted(connection: Connection) -> Row:
-    (stats,) = await rows(connection, "get_queue_stats", queue="default")
+async def counted(db: Connection) -> Row:
+    (stats,) = await rows(db, "get_queue_stats", queue="default")
     return stats
 
 
 async def test_they_are_pending_again_with_all_attempts_before_them(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    (dead_id,) = await dead(connection)
-    before = await job(connection, dead_id)
-    async with connection.transaction():
-        (answer,) = await retry(connection)
-        now = await call(connection, "now")
+    (dead_id,) = await dead(db)
+    before = await job(db, dead_id)
+    async with db.transaction():
+        (answer,) = await retry(db)
+        now = await call(db, "now")
 
     assert answer == {
         "job_id": dead_id,
@@ -74,76 +74,72 @@ async def test_they_are_pending_again_with_all_attempts_before_them(
         "payload": {"n": 1},
         "outcome": "retried",
     }
-    assert await leaf(connection, dead_id) == "jobs_live"
+    assert await leaf(db, dead_id) == "jobs_live"
     cleared = ["lease_id", "claimed_by", "started_at", "finished_at", "fingerprint"]
-    assert await job(connection, dead_id) == (
+    assert await job(db, dead_id) == (
         before
         | {"status": "pending", "run_at": now}
         | dict.fromkeys(("attempt", "crash_count", "bounce_count"), 0)
         | dict.fromkeys(cleared)
     )
-    stats = await counted(connection)
+    stats = await counted(db)
     assert (stats["pending_count"], stats["failed_count"]) == (1, 0)
 
 
-async def test_only_those_that_are_asked_for_are_retried(
-    connection: Connection,
-) -> None:
+async def test_only_those_that_are_asked_for_are_retried(db: Connection) -> None:
     for queue in "ab":
         for kind in "cd":
             for fingerprint in "ef":
-                await dead(connection, 1, kind, queue, fingerprint)
+                await dead(db, 1, kind, queue, fingerprint)
 
-    answer = await retry(connection, queue="a", kind="c", fingerprint="e")
+    answer = await retry(db, queue="a", kind="c", fingerprint="e")
     assert len(answer) == 1
-    assert len(await retry(connection, queue="a", kind="c")) == 1
-    assert len(await retry(connection, fingerprint="e")) == 3
-    assert len(await retry(connection, kind="d")) == 2
-    assert len(await retry(connection)) == 1
+    assert len(await retry(db, queue="a", kind="c")) == 1
+    assert len(await retry(db, fingerprint="e")) == 3
+    assert len(await retry(db, kind="d")) == 2
+    assert len(await retry(db)) == 1
 
 
 async def test_those_that_failed_first_come_first_and_as_many_as_asked_for(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    ids = await dead(connection, 5)
+    ids = await dead(db, 5)
 
-    assert [i for i, _ in await outcomes(connection, max_jobs=2)] == ids[:2]
-    assert [i for i, _ in await outcomes(connection)] == ids[2:]
-    assert await outcomes(connection) == []
+    assert [i for i, _ in await outcomes(db, max_jobs=2)] == ids[:2]
+    assert [i for i, _ in await outcomes(db)] == ids[2:]
+    assert await outcomes(db) == []
 
 
-async def test_a_rate_spreads_them_over_time(connection: Connection) -> None:
-    await dead(connection, 4)
-    async with connection.transaction():
-        answer = await retry(connection, rate=0.5)
-        now = await call(connection, "now")
+async def test_a_rate_spreads_them_over_time(db: Connection) -> None:
+    await dead(db, 4)
+    async with db.transaction():
+        answer = await retry(db, rate=0.5)
+        now = await call(db, "now")
 
     after = [(row["run_at"] - now).total_seconds() for row in answer]
     assert after == [0, 2, 4, 6]
     assert [row["run_at"] for row in answer] == [
-        (await job(connection, row["job_id"]))["run_at"] for row in answer
+        (await job(db, row["job_id"]))["run_at"] for row in answer
     ]
-    assert len(await claim(connection, 10)) == 1
+    assert len(await claim(db, 10)) == 1
 
 
-async def test_a_patch_is_merged_into_each_payload(connection: Connection) -> None:
-    ids = await dead(connection, 2)
-    answer = await retry(connection, patch={"to": "b", "n": None})
+async def test_a_patch_is_merged_into_each_payload(db: Connection) -> None:
+    ids = await dead(db, 2)
+    answer = await retry(db, patch={"to": "b", "n": None})
 
     assert [row["payload"] for row in answer] == [{"to": "b"}] * 2
-    assert [(await job(connection, i))["payload"] for i in ids] == [{"to": "b"}] * 2
+    assert [(await job(db, i))["payload"] for i in ids] == [{"to": "b"}] * 2
 
 
-async def test_a_dry_run_says_the_same_and_changes_nothing(
-    connection: Connection,
-) -> None:
-    ids = await dead(connection, 3)
-    before = [await job(connection, dead_id) for dead_id in ids]
+async def test_a_dry_run_says_the_same_and_changes_nothing(db: Connection) -> None:
+    ids = await dead(db, 3)
+    before = [await job(db, dead_id) for dead_id in ids]
     arguments = {"rate": 2, "patch": {"to": "b"}, "max_jobs": 2}
-    async with connection.transaction():
-        foreseen = await retry(connection, **arguments, dry_run=True)
-        assert [await job(connection, dead_id) for dead_id in ids] == before
-        done = await retry(connection, **arguments)
+    async with db.transaction():
+        foreseen = await retry(db, **arguments, dry_run=True)
+        assert [await job(db, dead_id) for dead_id in ids] == before
+        done = await retry(db, **arguments)
 
     assert [row.pop("outcome") for row in foreseen] == ["would_retry"] * 2
     assert [row.pop("outcome") for row in done] == ["retried"] * 2
@@ -151,72 +147,70 @@ async def test_a_dry_run_says_the_same_and_changes_nothing(
 
 
 async def test_a_key_that_was_taken_meanwhile_is_reported_and_nothing_lost(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    ids = await dead(connection, 4)
-    await connection.execute(
+    ids = await dead(db, 4)
+    await db.execute(
         "update pgwake.jobs set unique_key = 'k' || id where id = any ($1)", ids[:2]
     )
-    await connection.execute(
+    await db.execute(
         "update pgwake.jobs set unique_key = 'k' || $2::bigint where id = $1",
         ids[3],
         ids[1],
     )
-    await insert(connection, unique_key=f"k{ids[0]}")
-    before = await job(connection, ids[0])
+    await insert(db, unique_key=f"k{ids[0]}")
+    before = await job(db, ids[0])
 
-    foreseen = await outcomes(connection, dry_run=True)
+    foreseen = await outcomes(db, dry_run=True)
     assert [what for _, what in foreseen] == [
         "conflict", "would_retry", "would_retry", "conflict"
     ]  # fmt: skip
-    answer = await outcomes(connection)
+    answer = await outcomes(db)
     assert answer == [
         (ids[0], "conflict"), (ids[1], "retried"), (ids[2], "retried"),
         (ids[3], "conflict"),
     ]  # fmt: skip
-    assert await job(connection, ids[0]) == before
-    stats = await counted(connection)
+    assert await job(db, ids[0]) == before
+    stats = await counted(db)
     assert (stats["pending_count"], stats["failed_count"]) == (3, 2)
 
 
 async def test_jobs_with_a_concurrency_key_wait_and_their_key_is_looked_at(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    ids = await dead(connection, 3)
-    await connection.execute(
+    ids = await dead(db, 3)
+    await db.execute(
         "update pgwake.jobs set concurrency_key = 'k' where id = any ($1)", ids[1:]
     )
-    async with connection.transaction():
-        answer = await retry(connection, rate=1)
-        looks = await connection.fetch("select queue, at, key from pgwake.looks")
+    async with db.transaction():
+        answer = await retry(db, rate=1)
+        looks = await db.fetch("select queue, at, key from pgwake.looks")
 
-    states = [(await job(connection, dead_id))["status"] for dead_id in ids]
+    states = [(await job(db, dead_id))["status"] for dead_id in ids]
     assert states == ["pending", "waiting", "waiting"]
     assert [tuple(row) for row in looks] == [("default", answer[1]["run_at"], "k")]
-    stats = await counted(connection)
+    stats = await counted(db)
     assert (stats["pending_count"], stats["waiting_count"]) == (1, 2)
 
 
-async def test_it_rings_once_for_each_queue(
-    connect: Connect, connection: Connection
-) -> None:
+async def test_it_rings_once_for_each_queue(connect: Connect, db: Connection) -> None:
     listener = await Listener.with_bells(await connect(), "a", "b")
-    await dead(connection, 3, queue="a")
-    await dead(connection, 3, queue="b")
+    await dead(db, 3, queue="a")
+    await dead(db, 3, queue="b")
     await listener.heard()
-    await retry(connection)
+    await retry(db)
 
     assert sorted(await listener.heard()) == ["a", "b"]
 
 
 async def test_each_is_announced_to_those_who_watch(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
-    ids = await dead(connection, 2)
+    ids = await dead(db, 2)
     watcher = await connect()
     listener = await Listener.start(watcher, "job_status_changed")
     await call(watcher, "watch")
-    await retry(connection)
+    await retry(db)
 
     events = await listener.events()
     assert [(e["id"], e["old_status"], e["new_status"]) for e in events] == [
@@ -243,31 +237,31 @@ REFUSED: list[Any] = [
 
 @pytest.mark.parametrize("arguments", REFUSED, ids=repr)
 async def test_what_can_not_be_meant_is_refused(
-    connection: Connection, arguments: dict[str, Any]
+    db: Connection, arguments: dict[str, Any]
 ) -> None:
-    await dead(connection)
+    await dead(db)
     with refused("PW003"):
-        await retry(connection, **arguments)
+        await retry(db, **arguments)
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
 async def test_a_patch_that_makes_a_payload_too_large_changes_nothing(
-    connection: Connection, dry_run: bool
+    db: Connection, dry_run: bool
 ) -> None:
-    await dead(connection, 2)
+    await dead(db, 2)
     with refused("PW003") as caught:
         patch = {"a": "x" * 1_048_570}
-        await retry(connection, patch=patch, dry_run=dry_run)
+        await retry(db, patch=patch, dry_run=dry_run)
     assert "xxx" not in str(caught.value)
-    assert (await counted(connection))["failed_count"] == 2
+    assert (await counted(db))["failed_count"] == 2
 
 
 async def test_who_comes_second_takes_what_the_first_has_left(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    ids = await dead(connection, 4)
-    async with connection.transaction():
-        first = await retry(connection, max_jobs=2)
+    ids = await dead(db, 4)
+    async with db.transaction():
+        first = await retry(db, max_jobs=2)
         second = await retry(other, max_jobs=10)
 
     assert [row["job_id"] for row in first] == ids[:2]
@@ -275,24 +269,21 @@ async def test_who_comes_second_takes_what_the_first_has_left(
 
 
 async def test_two_who_bring_the_same_keys_back_take_turns(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
     # Each has the other's keys in the opposite order, and both meet in the middle.
     one, two = await connect(), await connect()
-    there = [
-        *await dead(connection, 3, queue="a"),
-        *await dead(connection, 3, queue="b"),
-    ]
+    there = [*await dead(db, 3, queue="a"), *await dead(db, 3, queue="b")]
     for dead_id, key in zip(there, "kxmmxk", strict=True):
-        await connection.execute(
+        await db.execute(
             "update pgwake.jobs set unique_key = $2 where id = $1", dead_id, key
         )
-    async with connection.transaction():
-        await insert(connection, unique_key="x")
+    async with db.transaction():
+        await insert(db, unique_key="x")
         tasks = [asyncio.create_task(outcomes(one, queue="a"))]
-        await waits(one, tasks[0], connection)
+        await waits(one, tasks[0], db)
         tasks += [asyncio.create_task(outcomes(two, queue="b"))]
-        await waits(two, tasks[1], connection)
+        await waits(two, tasks[1], db)
 
     answers = [[what for _, what in await task] for task in tasks]
     assert answers == [["retried", "conflict", "retried"], ["conflict"] * 3]
@@ -300,10 +291,10 @@ async def test_two_who_bring_the_same_keys_back_take_turns(
 
 @pytest.mark.timeout(60)
 async def test_redrives_and_purges_at_once_take_each_job_once(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
-    ids = await dead(connection, 2000)
-    await connection.execute(
+    ids = await dead(db, 2000)
+    await db.execute(
         "update pgwake.jobs set unique_key = (id % 500)::text where id % 2 = 0"
     )
     sessions = [await connect() for _ in range(8)]
@@ -325,22 +316,20 @@ async def test_redrives_and_purges_at_once_take_each_job_once(
     assert len(retried) == len(set(retried))
     assert retried
     assert sum(purged) > 0
-    left = await connection.fetchval("select count(*) from pgwake.jobs_failed")
-    live = await connection.fetchval("select count(*) from pgwake.jobs_live")
+    left = await db.fetchval("select count(*) from pgwake.jobs_failed")
+    live = await db.fetchval("select count(*) from pgwake.jobs_live")
     assert live == len(retried)
     assert len(retried) + sum(purged) + left == len(ids)
-    stats = await counted(connection)
+    stats = await counted(db)
     assert (stats["pending_count"], stats["failed_count"]) == (live, left)
 
 
-async def test_a_retry_of_nothing_answers_nothing(connection: Connection) -> None:
-    await insert(connection)
-    assert await row_count(connection, "retry_failed") == 0
+async def test_a_retry_of_nothing_answers_nothing(db: Connection) -> None:
+    await insert(db)
+    assert await row_count(db, "retry_failed") == 0
 
 
-async def test_a_slow_rate_reaches_no_further_than_four_years(
-    connection: Connection,
-) -> None:
-    await dead(connection, 3)
-    answer = await retry(connection, rate=0.001)
+async def test_a_slow_rate_reaches_no_further_than_four_years(db: Connection) -> None:
+    await dead(db, 3)
+    answer = await retry(db, rate=0.001)
     assert answer[2]["run_at"] - answer[0]["run_at"] == timedelta(seconds=2000)

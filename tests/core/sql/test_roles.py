@@ -84,18 +84,18 @@ def all_functions(session: Session) -> list[tuple[str, str]]:
 def test_a_role_may_call_what_is_listed_and_nothing_else(
     session: Login, login: str
 ) -> None:
-    connection = session(login)
-    functions = all_functions(connection)
+    db = session(login)
+    functions = all_functions(db)
 
     told = {
         name
-        for (name,) in connection.execute(
+        for (name,) in db.execute(
             "select p.proname from pg_proc as p"
             " where p.pronamespace = to_regnamespace('pgwake')"
             " and has_function_privilege(p.oid, 'execute')"
         )
     }
-    done = {name for name, call in functions if not is_denied(connection, call)}
+    done = {name for name, call in functions if not is_denied(db, call)}
     # now() stands on a function that who may call it may call, too.
     assert told == done == FUNCTIONS[login]
     assert len(functions) > 120
@@ -105,8 +105,8 @@ def test_a_role_may_call_what_is_listed_and_nothing_else(
 def test_a_role_may_read_and_write_the_tables_that_are_listed_and_no_other(
     session: Login, login: str
 ) -> None:
-    connection = session(login)
-    tables = connection.execute(
+    db = session(login)
+    tables = db.execute(
         "select c.relname::text, a.attname::text from pg_class as c"
         " join pg_attribute as a on a.attrelid = c.oid and a.attnum = 1"
         " where c.relnamespace = to_regnamespace('pgwake')"
@@ -121,7 +121,7 @@ def test_a_role_may_read_and_write_the_tables_that_are_listed_and_no_other(
         for verb, statement in STATEMENTS.items()
         if (verb == "select" or name != "tally_rows")  # a view, for reading alone
         and not is_denied(
-            connection,
+            db,
             sql.SQL(statement).format(
                 *[sql.Identifier("pgwake", name)] * (1 + (verb == "insert")),
                 *[sql.Identifier(column)] * 2,
@@ -158,14 +158,10 @@ def test_a_role_may_read_and_write_the_tables_that_are_listed_and_no_other(
     ids=["insert jobs", "update jobs", "insert kinds", "update kinds"],
 )
 def test_a_role_may_write_the_columns_that_are_listed_and_no_other(
-    session: Login,
-    login: str,
-    statement: str,
-    table: str,
-    listed: frozenset[str],
+    session: Login, login: str, statement: str, table: str, listed: frozenset[str]
 ) -> None:
-    connection = session(login)
-    columns = connection.execute(
+    db = session(login)
+    columns = db.execute(
         "select a.attname::text from pg_attribute as a join pg_class as c"
         " on c.oid = a.attrelid where c.relnamespace = to_regnamespace('pgwake')"
         " and c.relname = %s and a.attnum > 0",
@@ -177,7 +173,7 @@ def test_a_role_may_write_the_columns_that_are_listed_and_no_other(
     allowed = {
         name
         for (name,) in columns
-        if not is_denied(connection, sql.SQL(statement).format(sql.Identifier(name)))
+        if not is_denied(db, sql.SQL(statement).format(sql.Identifier(name)))
     }
     has_it = login == "app_admin" or (
         table == "jobs" and login in ("app_producer", "app_worker")
@@ -236,9 +232,7 @@ def test_the_clock_is_the_owners_to_set(session: Login, database: str) -> None:
     assert count == 6
 
 
-def test_leases_do_not_run_out_by_a_workers_settings(
-    session: Login,
-) -> None:
+def test_leases_do_not_run_out_by_a_workers_settings(session: Login) -> None:
     worker = session("app_worker")
     worker.execute("insert into pgwake.jobs (kind) values ('a')")
     worker.execute("select pgwake.claim_next_job()")
@@ -309,11 +303,11 @@ async def test_it_may_run_many_times_at_once_while_producers_insert(
 
 
 async def test_an_upgrade_by_a_superuser_leaves_all_to_the_owner(
-    server: EmbeddedServer, admin_url: str, connection: Connection
+    server: EmbeddedServer, admin_url: str, db: Connection
 ) -> None:
-    await connection.execute("drop function pgwake.purge")
+    await db.execute("drop function pgwake.purge")
     psql(server, admin_url, "-f", INSTALL)
-    owners = await connection.fetch(
+    owners = await db.fetch(
         "select distinct proowner::regrole::text from pg_proc"
         " where pronamespace = to_regnamespace('pgwake')"
     )

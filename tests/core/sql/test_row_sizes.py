@@ -11,9 +11,9 @@ from support.sql.helpers import call, claim, insert, pair, set_clock
 ROUNDS = 300
 
 
-async def size(connection: Connection, job_id: int) -> int:
+async def size(db: Connection, job_id: int) -> int:
     """Bytes of a job's row, as it would be sent and before it is compressed."""
-    count: int = await connection.fetchval(
+    count: int = await db.fetchval(
         "select octet_length(j::text) from pgwake.jobs as j where id = $1", job_id
     )
     return count
@@ -21,25 +21,25 @@ async def size(connection: Connection, job_id: int) -> int:
 
 @pytest.mark.timeout(60)
 async def test_a_job_that_snoozes_and_fails_for_ever_does_not_grow(
-    connection: Connection,
+    db: Connection,
 ) -> None:
-    job_id = await insert(connection, max_attempts=10_000)
+    job_id = await insert(db, max_attempts=10_000)
     arguments: dict[str, Any]
     sizes = []
     for number in range(1, ROUNDS + 1):
-        await set_clock(connection, f"{number * 10} hours")
-        (held,) = await claim(connection)
+        await set_clock(db, f"{number * 10} hours")
+        (held,) = await claim(db)
         if number % 3 == 0:
             error, trace = (letter * 5000 for letter in "et")
             arguments = {"error": error, "traceback": trace}
-            outcome = await call(connection, "fail_job", **pair(held), **arguments)
+            outcome = await call(db, "fail_job", **pair(held), **arguments)
             assert outcome == "retry"
         else:
             arguments = {"delay": timedelta(seconds=1)}
-            outcome = await call(connection, "snooze_job", **pair(held), **arguments)
+            outcome = await call(db, "snooze_job", **pair(held), **arguments)
             assert outcome == "released"
         if number % 30 == 0:
-            sizes.append(await size(connection, job_id))
+            sizes.append(await size(db, job_id))
 
     # Twenty errors are kept; the 20th came in round 60. Counts may gain a digit.
     assert sizes[0] < sizes[1]
@@ -49,21 +49,21 @@ async def test_a_job_that_snoozes_and_fails_for_ever_does_not_grow(
 
 @pytest.mark.parametrize("end", ["complete_job", "fail_job"])
 async def test_an_ended_job_is_as_small_as_a_live_one_without_another_try(
-    connection: Connection, end: str
+    db: Connection, end: str
 ) -> None:
     text = {"text": "the same again, " * 1000}
-    await insert(connection, payload=text, metadata=text, max_attempts=1)
+    await insert(db, payload=text, metadata=text, max_attempts=1)
     sizes = "select pg_column_size(payload), pg_column_size(metadata) from pgwake.jobs"
-    live = await connection.fetchrow(sizes)
+    live = await db.fetchrow(sizes)
     assert live is not None
     assert max(live) < 1000
 
-    (held,) = await claim(connection)
-    await call(connection, end, **pair(held))
+    (held,) = await claim(db)
+    await call(db, end, **pair(held))
 
-    assert await connection.fetchrow(sizes) == live
+    assert await db.fetchrow(sizes) == live
     # What could not be compressed when it came is not tried again.
-    tried = await connection.fetch(
+    tried = await db.fetch(
         "select attrelid::regclass from pg_attribute"
         " where attname in ('payload', 'metadata') and attstorage <> 'e'"
         " and attrelid in (select relid from pg_partition_tree('pgwake.jobs')"

@@ -67,7 +67,7 @@ async def test_a_standby_says_what_it_is_and_is_found_where_it_keeps_dead_rows(
         examination = Examination(Settings.load(database_url=url))
         await examination.run()
         return [found.check for found in examination.findings] == [
-            *("trigger_off", "read_only"),
+            *("trigger_off", "read_only")
         ]
 
     await wait_for(has_followed, 10)

@@ -232,8 +232,8 @@ def test_any_order_of_calls_does_what_the_model_says(
     database: str, pytestconfig: pytest.Config
 ) -> None:
     seed = pytestconfig.getoption("hypothesis_seed")
-    with psycopg.connect(database) as connection:
-        bound = {"connection": connection, "seen": Counter()}
+    with psycopg.connect(database) as db:
+        bound = {"connection": db, "seen": Counter()}
         machine: type[Machine] = type("BoundMachine", (Machine,), bound)
         run_state_machine_as_test(
             machine,

@@ -23,8 +23,8 @@ from support.sql.helpers import (
 
 
 @fixture
-async def listener(connect: Connect, connection: Connection) -> Listener:
-    await set_queue(connection, status_events="always")
+async def listener(connect: Connect, db: Connection) -> Listener:
+    await set_queue(db, status_events="always")
     return await Listener.start(await connect(), "job_status_changed")
 
 
@@ -33,10 +33,10 @@ async def changes(listener: Listener) -> list[tuple[str | None, str]]:
 
 
 async def test_an_event_names_the_job_and_both_states(
-    connection: Connection, listener: Listener
+    db: Connection, listener: Listener
 ) -> None:
-    job_id = await insert(connection, "k")
-    await claim(connection)
+    job_id = await insert(db, "k")
+    await claim(db)
 
     new = {"id": job_id, "queue": "default", "kind": "k"}
     assert await listener.events() == [
@@ -46,112 +46,106 @@ async def test_an_event_names_the_job_and_both_states(
 
 
 async def test_each_row_of_a_statement_has_its_event(
-    connection: Connection, listener: Listener
+    db: Connection, listener: Listener
 ) -> None:
-    await insert_many(connection, 50)
-    held = await claim(connection, 50)
-    await call(connection, "complete_jobs", **pairs(*held))
+    await insert_many(db, 50)
+    held = await claim(db, 50)
+    await call(db, "complete_jobs", **pairs(*held))
 
     events = await listener.events()
     assert len({(event["id"], event["new_status"]) for event in events}) == 150
 
 
-async def test_the_ends_of_a_running_job(
-    connection: Connection, listener: Listener
-) -> None:
+async def test_the_ends_of_a_running_job(db: Connection, listener: Listener) -> None:
     for function, arguments in [
         ("complete_job", {}),
         ("fail_job", {"retryable": False}),
     ]:
-        held = await running(connection)
+        held = await running(db)
         await listener.heard()
-        await call(connection, function, **pair(held), **arguments)
+        await call(db, function, **pair(held), **arguments)
         end = "completed" if function == "complete_job" else "failed"
         assert await changes(listener) == [("running", end)]
 
 
-async def test_the_ways_back_to_pending(
-    connection: Connection, listener: Listener
-) -> None:
-    held = await running(connection)
+async def test_the_ways_back_to_pending(db: Connection, listener: Listener) -> None:
+    held = await running(db)
     await listener.heard()
 
-    await call(connection, "fail_job", **pair(held), retry_in=timedelta(0))
+    await call(db, "fail_job", **pair(held), retry_in=timedelta(0))
     assert await changes(listener) == [("running", "pending")]
-    (held,) = await claim(connection)
-    await call(connection, "release_jobs", **pairs(held))
+    (held,) = await claim(db)
+    await call(db, "release_jobs", **pairs(held))
     assert await changes(listener) == [("pending", "running"), ("running", "pending")]
-    (held,) = await claim(connection, worker="w1")
-    await rows(connection, "release_worker_jobs", worker="w1")
+    (held,) = await claim(db, worker="w1")
+    await rows(db, "release_worker_jobs", worker="w1")
     assert await changes(listener) == [("pending", "running"), ("running", "pending")]
-    await claim(connection)
-    await sweep(connection, "1 hour")
+    await claim(db)
+    await sweep(db, "1 hour")
     assert await changes(listener) == [("pending", "running"), ("running", "pending")]
-    (held,) = await rows(connection, "claim_next_job")
-    await call(connection, "snooze_job", **pair(held), delay=timedelta(0))
+    (held,) = await rows(db, "claim_next_job")
+    await call(db, "snooze_job", **pair(held), delay=timedelta(0))
     assert await changes(listener) == [("pending", "running"), ("running", "pending")]
 
 
 @pytest.mark.parametrize("state", ["waiting", "pending"])
 async def test_a_job_that_is_cancelled_before_it_starts(
-    connection: Connection, listener: Listener, state: str
+    db: Connection, listener: Listener, state: str
 ) -> None:
-    job_id = await insert(connection, status=state)
+    job_id = await insert(db, status=state)
     assert await changes(listener) == [(None, state)]
-    await call(connection, "cancel_job", job_id=job_id)
+    await call(db, "cancel_job", job_id=job_id)
 
     assert await changes(listener) == [(state, "cancelled")]
 
 
 @pytest.mark.parametrize("way", ["fail_jobs", "release_jobs", "sweep"])
 async def test_a_job_that_is_cancelled_while_it_runs(
-    connection: Connection, listener: Listener, way: str
+    db: Connection, listener: Listener, way: str
 ) -> None:
-    held = await running(connection)
+    held = await running(db)
     await listener.heard()
-    await call(connection, "cancel_job", job_id=held["id"])
+    await call(db, "cancel_job", job_id=held["id"])
     assert await changes(listener) == []  # it was only asked to stop
     if way == "sweep":
-        await sweep(connection, "1 hour")
+        await sweep(db, "1 hour")
     else:
-        await call(connection, way, **pairs(held))
+        await call(db, way, **pairs(held))
 
     assert await changes(listener) == [("running", "cancelled")]
 
 
 @pytest.mark.parametrize("way", ["sweep", "force_fail_job"])
-async def test_a_job_that_dies(
-    connection: Connection, listener: Listener, way: str
-) -> None:
-    held = await running(connection, crash_count=4)
+async def test_a_job_that_dies(db: Connection, listener: Listener, way: str) -> None:
+    held = await running(db, crash_count=4)
     await listener.heard()
     if way == "sweep":
-        await sweep(connection, "1 hour")
+        await sweep(db, "1 hour")
     else:
-        await call(connection, way, job_id=held["id"], reason="x")
+        await call(db, way, job_id=held["id"], reason="x")
 
     assert await changes(listener) == [("running", "failed")]
 
 
 @pytest.mark.parametrize("state", ["waiting", "pending"])
 async def test_a_job_that_is_completed_by_force(
-    connection: Connection, listener: Listener, state: str
+    db: Connection, listener: Listener, state: str
 ) -> None:
-    job_id = await insert(connection, status=state)
+    job_id = await insert(db, status=state)
     await listener.heard()
-    await call(connection, "force_complete_job", job_id=job_id, reason="x")
+    await call(db, "force_complete_job", job_id=job_id, reason="x")
 
     assert await changes(listener) == [(state, "completed")]
 
 
-async def test_a_retry_by_hand(connection: Connection, listener: Listener) -> None:
-    held = await running(connection)
-    await call(connection, "fail_job", **pair(held), retryable=False)
+async def test_a_retry_by_hand(db: Connection, listener: Listener) -> None:
+    held = await running(db)
+    await call(db, "fail_job", **pair(held), retryable=False)
     await listener.heard()
-    await call(connection, "retry_job", job_id=held["id"])
+    await call(db, "retry_job", job_id=held["id"])
     assert await changes(listener) == [("failed", "pending")]
-    await call(connection, "cancel_job", job_id=held["id"])
-    await call(connection, "retry_job", job_id=held["id"])
+    await call(db, "cancel_job", job_id=held["id"])
+    await call(db, "retry_job", job_id=held["id"])
 
     assert await changes(listener) == [
         ("pending", "cancelled"),
@@ -160,63 +154,59 @@ async def test_a_retry_by_hand(connection: Connection, listener: Listener) -> No
 
 
 async def test_what_changes_nothing_tells_nothing(
-    connection: Connection, listener: Listener
+    db: Connection, listener: Listener
 ) -> None:
-    held = await running(connection)
-    await call(connection, "complete_job", **pair(held))
+    held = await running(db)
+    await call(db, "complete_job", **pair(held))
     await listener.heard()
     for function in ("complete_jobs", "extend_leases", "release_jobs", "fail_jobs"):
-        await call(connection, function, **pairs(held))
-    await set_clock(connection, "1 hour")
-    await call(connection, "maintain")
+        await call(db, function, **pairs(held))
+    await set_clock(db, "1 hour")
+    await call(db, "maintain")
 
     assert await changes(listener) == []
 
 
 @pytest.mark.parametrize("policy", [None, "never"])
 async def test_other_queues_tell_nothing(
-    connection: Connection, listener: Listener, policy: str | None
+    db: Connection, listener: Listener, policy: str | None
 ) -> None:
     if policy:
-        await set_queue(connection, "other", status_events=policy)
-    held = await running(connection, queue="other")
-    await call(connection, "fail_job", **pair(held), retry_in=timedelta(0))
-    (held,) = await claim(connection, queue="other")
-    await call(connection, "fail_job", **pair(held), retryable=False)
-    await call(connection, "retry_job", job_id=held["id"])
-    await call(connection, "cancel_job", job_id=held["id"])
+        await set_queue(db, "other", status_events=policy)
+    held = await running(db, queue="other")
+    await call(db, "fail_job", **pair(held), retry_in=timedelta(0))
+    (held,) = await claim(db, queue="other")
+    await call(db, "fail_job", **pair(held), retryable=False)
+    await call(db, "retry_job", job_id=held["id"])
+    await call(db, "cancel_job", job_id=held["id"])
 
     assert await listener.heard() == []
 
 
-async def test_a_switch_holds_at_once(
-    connection: Connection, listener: Listener
-) -> None:
-    await set_queue(connection, status_events="never")
-    await insert(connection)
+async def test_a_switch_holds_at_once(db: Connection, listener: Listener) -> None:
+    await set_queue(db, status_events="never")
+    await insert(db)
     assert await changes(listener) == []
-    await set_queue(connection, status_events="always")
-    await claim(connection)
+    await set_queue(db, status_events="always")
+    await claim(db)
 
     assert await changes(listener) == [("pending", "running")]
 
 
 async def test_with_notify_off_nothing_is_told(
-    connection: Connection, listener: Listener
+    db: Connection, listener: Listener
 ) -> None:
-    await connection.execute("set pgwake.notify = off")
-    held = await running(connection)
-    await call(connection, "complete_job", **pair(held))
+    await db.execute("set pgwake.notify = off")
+    held = await running(db)
+    await call(db, "complete_job", **pair(held))
 
     assert await changes(listener) == []
 
 
-async def test_the_longest_names_fit(
-    connection: Connection, listener: Listener
-) -> None:
+async def test_the_longest_names_fit(db: Connection, listener: Listener) -> None:
     name = "\x01" * 128  # six bytes each in JSON
-    await set_queue(connection, name, status_events="always")
-    await insert(connection, name, queue=name)
+    await set_queue(db, name, status_events="always")
+    await insert(db, name, queue=name)
 
     (event,) = await listener.events()
     assert (event["kind"], event["queue"]) == (name, name)

@@ -29,49 +29,47 @@ STATES = ["waiting", "pending", "running", "completed", "failed", "cancelled"]
 BUFFERS = "explain (analyze, buffers, timing off, format json) select * from "
 
 
-async def are_right(connection: Connection) -> bool:
+async def are_right(db: Connection) -> bool:
     """Are they as counted, in one snapshot; queues that are empty left out?"""
-    return bool(await connection.fetchval(SAME))
+    return bool(await db.fetchval(SAME))
 
 
-async def one_of_each(connection: Connection, queue: str = "default") -> None:
+async def one_of_each(db: Connection, queue: str = "default") -> None:
     for state in sorted(STATES, key=["pending", "waiting"].__contains__):
-        await job_in(connection, state, queue=queue)
+        await job_in(db, state, queue=queue)
 
 
-async def step(connection: Connection, chance: random.Random) -> None:
+async def step(db: Connection, chance: random.Random) -> None:
     """Do something to some jobs."""
-    held = await claim(connection, chance.randint(1, 4), queue="default")
+    held = await claim(db, chance.randint(1, 4), queue="default")
     match chance.randrange(8):
         case 0 | 1:
-            await insert_many(connection, chance.randint(1, 5))
+            await insert_many(db, chance.randint(1, 5))
         case 2 | 3 if held:
-            await call(connection, "complete_jobs", **pairs(*held))
+            await call(db, "complete_jobs", **pairs(*held))
         case 4 if held:
-            await call(connection, "fail_jobs", **pairs(*held))
+            await call(db, "fail_jobs", **pairs(*held))
         case 5 if held:
             ends = [chance.random() < 0.5 for _ in held]
-            await call(connection, "fail_jobs", **pairs(*held), retryables=ends)
+            await call(db, "fail_jobs", **pairs(*held), retryables=ends)
         case 6 if held:
-            await call(connection, "release_jobs", **pairs(*held))
+            await call(db, "release_jobs", **pairs(*held))
         case _:
-            await call(connection, "fold_tallies")
+            await call(db, "fold_tallies")
 
 
-async def test_they_are_right_after_each_of_many_steps(
-    connection: Connection,
-) -> None:
+async def test_they_are_right_after_each_of_many_steps(db: Connection) -> None:
     chance = random.Random(1)  # noqa: S311
-    await insert(connection)
+    await insert(db)
     for _ in range(150):
-        await step(connection, chance)
-        assert await are_right(connection)
+        await step(db, chance)
+        assert await are_right(db)
 
 
 async def test_every_snapshot_among_folds_and_work_shows_them_right(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
-    await insert(connection)
+    await insert(db)
     done = asyncio.Event()
 
     async def work(seed: int) -> None:
@@ -88,38 +86,38 @@ async def test_every_snapshot_among_folds_and_work_shows_them_right(
 
     async def watch() -> None:
         while not done.is_set():
-            async with connection.transaction(isolation="repeatable_read"):
-                assert await are_right(connection)
+            async with db.transaction(isolation="repeatable_read"):
+                assert await are_right(db)
 
     await asyncio.gather(work(2), work(3), fold(), watch())
-    assert await are_right(connection)
+    assert await are_right(db)
 
 
 async def test_a_fold_leaves_what_an_open_transaction_adds_to_the_next(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
     async with other.transaction():
         await insert_many(other, 3)
-        await insert_many(connection, 2)
-        await call(connection, "fold_tallies")
-    assert await are_right(connection)
-    await call(connection, "fold_tallies")
-    assert await are_right(connection)
-    assert await connection.fetchval("select count(*) from pgwake.tallies") == 0
+        await insert_many(db, 2)
+        await call(db, "fold_tallies")
+    assert await are_right(db)
+    await call(db, "fold_tallies")
+    assert await are_right(db)
+    assert await db.fetchval("select count(*) from pgwake.tallies") == 0
 
 
 async def test_a_fold_in_a_transaction_of_its_users_counts_nothing_twice(
-    connection: Connection, other: Connection
+    db: Connection, other: Connection
 ) -> None:
-    async with connection.transaction():
-        await insert_many(connection, 3)
+    async with db.transaction():
+        await insert_many(db, 3)
         await insert_many(other, 1)  # by a later transaction, which ends before
-        await call(connection, "fold_tallies")
-        await insert_many(connection, 2)
-        assert await are_right(connection)
-    assert await are_right(connection)
-    await call(connection, "fold_tallies")
-    assert await are_right(connection)
+        await call(db, "fold_tallies")
+        await insert_many(db, 2)
+        assert await are_right(db)
+    assert await are_right(db)
+    await call(db, "fold_tallies")
+    assert await are_right(db)
 
 
 @pytest.mark.parametrize(
@@ -143,37 +141,35 @@ async def test_a_fold_in_a_transaction_of_its_users_counts_nothing_twice(
 )
 @pytest.mark.parametrize("folded", [False, True])
 async def test_statements_by_hand_are_tallied(
-    connection: Connection, statement: str, folded: bool
+    db: Connection, statement: str, folded: bool
 ) -> None:
-    await one_of_each(connection)
+    await one_of_each(db)
     if folded:
-        await call(connection, "fold_tallies")
-    await connection.execute(statement)
-    (row, *_) = await rows(connection, "get_queue_stats", queue="default")
+        await call(db, "fold_tallies")
+    await db.execute(statement)
+    (row, *_) = await rows(db, "get_queue_stats", queue="default")
     for state in STATES:
-        count = await connection.fetchval(
+        count = await db.fetchval(
             "select count(*) from pgwake.jobs where status = $1 and queue = 'default'",
             state,
         )
         assert row[f"{state}_count"] == count
 
 
-async def test_retention_takes_away_what_it_removes(connection: Connection) -> None:
+async def test_retention_takes_away_what_it_removes(db: Connection) -> None:
     for queue in ("a", "b"):
-        await one_of_each(connection, queue)
+        await one_of_each(db, queue)
     nothing = timedelta(0)
-    await set_queue(
-        connection, "a", retention_completed=nothing, retention_failed=nothing
-    )
+    await set_queue(db, "a", retention_completed=nothing, retention_failed=nothing)
     counts: list[Row] = []
     for clock in ("1 second", "8 days", "100 days"):
-        await set_clock(connection, clock)
-        await call(connection, "maintain", step="retention")
-        await call(connection, "fold_tallies")
-        counts = await rows(connection, "get_queue_stats")
+        await set_clock(db, clock)
+        await call(db, "maintain", step="retention")
+        await call(db, "fold_tallies")
+        counts = await rows(db, "get_queue_stats")
         for row in counts:
             for state in ("completed", "failed", "cancelled"):
-                count = await connection.fetchval(
+                count = await db.fetchval(
                     "select count(*) from pgwake.jobs where status = $1 and queue = $2",
                     state,
                     row["queue"],
@@ -193,47 +189,47 @@ async def test_retention_takes_away_what_it_removes(connection: Connection) -> N
     ],
 )
 async def test_a_recount_corrects_what_no_trigger_saw(
-    connection: Connection, drift: str
+    db: Connection, drift: str
 ) -> None:
-    await one_of_each(connection)
-    await call(connection, "fold_tallies")
-    await one_of_each(connection, "b")
-    before = await rows(connection, "get_queue_stats")
-    await connection.execute(drift)
-    await call(connection, "maintain", step="recount")
+    await one_of_each(db)
+    await call(db, "fold_tallies")
+    await one_of_each(db, "b")
+    before = await rows(db, "get_queue_stats")
+    await db.execute(drift)
+    await call(db, "maintain", step="recount")
 
-    for row in await rows(connection, "get_queue_stats"):
+    for row in await rows(db, "get_queue_stats"):
         for state in STATES:
-            count = await connection.fetchval(
+            count = await db.fetchval(
                 "select count(*) from pgwake.jobs where status = $1 and queue = $2",
                 state,
                 row["queue"],
             )
             assert row[f"{state}_count"] == count
     assert len(before) == 2
-    assert await call(connection, "recount_jobs") == 0
+    assert await call(db, "recount_jobs") == 0
 
 
-async def test_a_recount_leaves_out_what_is_large(connection: Connection) -> None:
-    await insert(connection)
-    await connection.execute("delete from pgwake.jobs_live")
+async def test_a_recount_leaves_out_what_is_large(db: Connection) -> None:
+    await insert(db)
+    await db.execute("delete from pgwake.jobs_live")
 
-    assert await call(connection, "recount_jobs", max_bytes=0) == 0
-    assert await call(connection, "recount_jobs", max_bytes=None) == 1
+    assert await call(db, "recount_jobs", max_bytes=0) == 0
+    assert await call(db, "recount_jobs", max_bytes=None) == 1
 
 
 @pytest.mark.parametrize(("due", "later"), [(15, 4), (4, 15), (15, 15), (0, 30)])
 async def test_only_where_both_parts_are_large_their_division_is_estimated(
-    connection: Connection, due: int, later: int
+    db: Connection, due: int, later: int
 ) -> None:
-    await connection.execute("set pgwake.exact_rows = 10")
-    await insert_many(connection, due)
-    await connection.execute(
+    await db.execute("set pgwake.exact_rows = 10")
+    await insert_many(db, due)
+    await db.execute(
         "insert into pgwake.jobs (kind, priority, run_at)"
         " select 'a', n % 3, now() + interval '1 h' from generate_series(1, $1) as n",
         later,
     )
-    (row,) = await rows(connection, "get_queue_stats")
+    (row,) = await rows(db, "get_queue_stats")
     counts = (row["pending_count"], row["scheduled_count"])
 
     assert sum(counts) == due + later
@@ -242,9 +238,9 @@ async def test_only_where_both_parts_are_large_their_division_is_estimated(
     assert min(counts) > 10 or not row["is_estimate"]
 
 
-async def buffers(connection: Connection) -> int:
-    await rows(connection, "get_queue_stats")  # what the catalogs cost, once
-    plan = await connection.fetchval(BUFFERS + "pgwake.get_queue_stats()")
+async def buffers(db: Connection) -> int:
+    await rows(db, "get_queue_stats")  # what the catalogs cost, once
+    plan = await db.fetchval(BUFFERS + "pgwake.get_queue_stats()")
     plan = json.loads(plan)
     found: dict[str, Any] = plan[0]["Plan"]
     return int(found["Shared Hit Blocks"] + found["Shared Read Blocks"])
@@ -252,19 +248,19 @@ async def buffers(connection: Connection) -> int:
 
 @pytest.mark.own_database
 @pytest.mark.timeout(120)
-async def test_a_million_jobs_cost_as_much_as_a_hundred(connection: Connection) -> None:
-    await insert_many(connection, 100)
-    few = await buffers(connection)
-    await insert_many(connection, 1_000_000)
+async def test_a_million_jobs_cost_as_much_as_a_hundred(db: Connection) -> None:
+    await insert_many(db, 100)
+    few = await buffers(db)
+    await insert_many(db, 1_000_000)
 
-    assert await buffers(connection) <= few + 10
-    (row,) = await rows(connection, "get_queue_stats")
+    assert await buffers(db) <= few + 10
+    (row,) = await rows(db, "get_queue_stats")
     assert (row["pending_count"], row["is_estimate"]) == (1_000_100, False)
 
 
 @pytest.mark.own_database
 async def test_what_folds_deleted_is_not_waded_through_under_an_old_snapshot(
-    connect: Connect, connection: Connection
+    connect: Connect, db: Connection
 ) -> None:
     old = await connect()
     async with old.transaction(isolation="repeatable_read"):
@@ -272,52 +268,45 @@ async def test_what_folds_deleted_is_not_waded_through_under_an_old_snapshot(
         seen = []
         for _ in range(3):
             for _ in range(500):
-                held = await job_in(connection, "pending")
-                await call(connection, "cancel_job", job_id=held)
-            await call(connection, "fold_tallies")
-            seen.append(await buffers(connection))
+                held = await job_in(db, "pending")
+                await call(db, "cancel_job", job_id=held)
+            await call(db, "fold_tallies")
+            seen.append(await buffers(db))
     assert max(seen) <= seen[0] + 5
 
 
-async def test_a_restored_dump_counts_what_was_in_it(connection: Connection) -> None:
-    await one_of_each(connection)
-    await call(connection, "fold_tallies")
-    await insert_many(connection, 3)
+async def test_a_restored_dump_counts_what_was_in_it(db: Connection) -> None:
+    await one_of_each(db)
+    await call(db, "fold_tallies")
+    await insert_many(db, 3)
     # As if this server had not given out so many transaction ids yet.
-    await connection.execute(
+    await db.execute(
         "update pgwake.tally_folds set next_xid = '9000000000', open_xids = '{}'"
     )
-    await insert_many(connection, 2)
+    await insert_many(db, 2)
 
-    assert await are_right(connection)
-    await call(connection, "fold_tallies")
-    assert await are_right(connection)
+    assert await are_right(db)
+    await call(db, "fold_tallies")
+    assert await are_right(db)
 
 
-async def test_they_are_told_in_a_transaction_that_only_reads(
-    connection: Connection,
-) -> None:
-    await one_of_each(connection)
-    async with connection.transaction(readonly=True, isolation="serializable"):
-        assert await are_right(connection)
+async def test_they_are_told_in_a_transaction_that_only_reads(db: Connection) -> None:
+    await one_of_each(db)
+    async with db.transaction(readonly=True, isolation="serializable"):
+        assert await are_right(db)
 
 
 async def test_a_job_that_replaces_another_in_another_queue_moves(
-    connection: Connection,
+    db: Connection,
 ) -> None:
     for queue in ("a", "b"):
         await call(
-            connection,
-            "enqueue",
-            kind="k",
-            queue=queue,
-            unique_key="u",
-            on_conflict="replace",
+            db, "enqueue", kind="k", queue=queue, unique_key="u", on_conflict="replace"
         )
-    counts = await rows(connection, "get_queue_stats")
+    counts = await rows(db, "get_queue_stats")
     assert [row["pending_count"] for row in counts] == [0, 1]
-    job_id = await job_in(connection, "failed", queue="a")
-    await call(connection, "retry_job", job_id=job_id)
-    (held,) = await claim(connection, queue="a")
-    await call(connection, "complete_job", **pair(held))
-    assert await are_right(connection)
+    job_id = await job_in(db, "failed", queue="a")
+    await call(db, "retry_job", job_id=job_id)
+    (held,) = await claim(db, queue="a")
+    await call(db, "complete_job", **pair(held))
+    assert await are_right(db)

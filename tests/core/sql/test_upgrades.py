@@ -19,13 +19,7 @@ from core.sql.test_install import (
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install, install_script, sql_directory
 from pgwake.database.statements import SCHEMA_VERSION, installed_schema
-from support import (
-    OWNER,
-    Connect,
-    Connection,
-    database_url,
-    psql,
-)
+from support import OWNER, Connect, Connection, database_url, psql
 from support.sql import release
 from support.sql.helpers import call, claim, insert, insert_many, pairs, refused
 from support.sql.next_schema import NEXT_VERSION, make_next_schema
@@ -66,13 +60,13 @@ where what in ('object', 'relation', 'column', 'type', 'constraint', 'index',
 
 @pytest.mark.parametrize("version", RELEASED)
 async def test_an_upgrade_makes_the_same_as_a_fresh_installation(
-    connect: Connect, connection: Connection, empty_database: str, version: int
+    connect: Connect, db: Connection, empty_database: str, version: int
 ) -> None:
     old = await connect(empty_database)
     await old.execute(release.script(version))
 
     assert await install(empty_database) == (version, SCHEMA_VERSION)
-    upgraded, fresh = await contents(old, CATALOG), await contents(connection, CATALOG)
+    upgraded, fresh = await contents(old, CATALOG), await contents(db, CATALOG)
     assert upgraded ^ fresh == set()
 
 
@@ -111,21 +105,21 @@ async def test_a_next_version_comes_from_each_before_it(
 
 @pytest.mark.parametrize("version", RELEASED)
 async def test_what_a_worker_of_a_served_version_uses_stays_as_it_was(
-    connect: Connect, connection: Connection, empty_database: str, version: int
+    connect: Connect, db: Connection, empty_database: str, version: int
 ) -> None:
-    schema = await installed_schema(connection)
+    schema = await installed_schema(db)
     assert schema is not None
     if schema.serves_from > version:
         return
     old = await connect(empty_database)
     await old.execute(release.script(version))
 
-    kept = await contents(connection, CONTRACT)
+    kept = await contents(db, CONTRACT)
     assert await contents(old, CONTRACT) - kept == set()
 
 
 async def test_other_tables_than_the_releases_need_a_new_version(
-    connect: Connect, connection: Connection, empty_database: str
+    connect: Connect, db: Connection, empty_database: str
 ) -> None:
     for version in RELEASED:
         assert release.path(version).exists(), "python -m tests.support.sql.release"
@@ -134,7 +128,7 @@ async def test_other_tables_than_the_releases_need_a_new_version(
     released = await connect(empty_database)
     await released.execute(release.script(SCHEMA_VERSION))
     query = TABLES % CATALOG
-    assert await contents(released, query) == await contents(connection, query)
+    assert await contents(released, query) == await contents(db, query)
 
 
 def test_a_release_is_kept_by_the_same_bytes_each_time() -> None:
@@ -257,15 +251,12 @@ async def test_hooks_and_grants_of_users_are_kept(
 
 
 async def test_all_belongs_to_the_schemas_owner_whoever_upgrades(
-    server: EmbeddedServer,
-    connect: Connect,
-    connection: Connection,
-    empty_database: str,
+    server: EmbeddedServer, connect: Connect, db: Connection, empty_database: str
 ) -> None:
     old = await old_schema(connect, empty_database)
     name = empty_database.rpartition("/")[2]
     await install(database_url(server, name, role="postgres"))
-    assert await contents(old, CATALOG) == await contents(connection, CATALOG)
+    assert await contents(old, CATALOG) == await contents(db, CATALOG)
 
 
 async def test_who_does_not_own_the_schema_is_told_who_does(
@@ -299,7 +290,7 @@ async def test_what_a_role_or_a_database_sets_does_not_reach_an_upgrade(
     server: EmbeddedServer,
     admin: psycopg.Connection,
     connect: Connect,
-    connection: Connection,
+    db: Connection,
     empty_database: str,
 ) -> None:
     old = await old_schema(connect, empty_database)
@@ -312,7 +303,7 @@ async def test_what_a_role_or_a_database_sets_does_not_reach_an_upgrade(
                 admin.execute(
                     f"alter role {OWNER} in database {name} set {setting} = '{value}'"
                 )
-    fresh = await contents(connection, CATALOG)
+    fresh = await contents(db, CATALOG)
 
     # Each waits for the other's turn, longer than the time-outs.
     await asyncio.gather(

@@ -47,9 +47,9 @@ async def queues(listener: Listener) -> list[str]:
     return [event["queue"] for event in await listener.events()]
 
 
-async def watchers(connection: Connection) -> int:
+async def watchers(db: Connection) -> int:
     """How many sessions of the database hold the watch lock."""
-    count: int = await connection.fetchval(
+    count: int = await db.fetchval(
         "select count(*) from pg_locks where locktype = 'advisory'"
         " and classid = 1885828973 and objsubid = 2 and mode = 'ShareLock'"
         " and pid in (select pid from pg_stat_activity"
@@ -58,19 +58,19 @@ async def watchers(connection: Connection) -> int:
     return count
 
 
-async def life(connection: Connection) -> None:
+async def life(db: Connection) -> None:
     """Every way of a job from one status to another."""
-    held = await running(connection)
-    await call(connection, "fail_job", **pair(held), retry_in=timedelta(0))
-    (held,) = await claim(connection)
-    await call(connection, "release_jobs", **pairs(held))
-    await claim(connection)
-    await sweep(connection, "1 hour")
-    (held,) = await rows(connection, "claim_next_job")
-    await call(connection, "fail_job", **pair(held), retryable=False)
-    await call(connection, "retry_job", job_id=held["id"])
-    (held,) = await rows(connection, "claim_next_job")
-    await call(connection, "complete_jobs", **pairs(held))
+    held = await running(db)
+    await call(db, "fail_job", **pair(held), retry_in=timedelta(0))
+    (held,) = await claim(db)
+    await call(db, "release_jobs", **pairs(held))
+    await claim(db)
+    await sweep(db, "1 hour")
+    (held,) = await rows(db, "claim_next_job")
+    await call(db, "fail_job", **pair(held), retryable=False)
+    await call(db, "retry_job", job_id=held["id"])
+    (held,) = await rows(db, "claim_next_job")
+    await call(db, "complete_jobs", **pairs(held))
 
 
 LIFE = [
@@ -90,18 +90,18 @@ LIFE = [
 
 
 async def test_nobody_watches_and_nothing_is_told(
-    connection: Connection, listener: Listener
+    db: Connection, listener: Listener
 ) -> None:
-    await life(connection)
+    await life(db)
 
     assert await listener.heard() == []
 
 
 @pytest.mark.usefixtures("watcher")
 async def test_every_transition_is_told_while_somebody_watches(
-    connection: Connection, listener: Listener
+    db: Connection, listener: Listener
 ) -> None:
-    await life(connection)
+    await life(db)
 
     events = await listener.events()
     assert [(e["old_status"], e["new_status"]) for e in events] == LIFE
@@ -109,23 +109,23 @@ async def test_every_transition_is_told_while_somebody_watches(
 
 @pytest.mark.parametrize("is_watched", [False, True])
 async def test_a_statement_tells_each_queue_by_its_own_policy(
-    connection: Connection, connect: Connect, listener: Listener, is_watched: bool
+    db: Connection, connect: Connect, listener: Listener, is_watched: bool
 ) -> None:
     for policy in ("always", "never", "watched"):
-        await set_queue(connection, policy, status_events=policy)
-    await set_queue(connection, "of another policy", max_attempts=3)
+        await set_queue(db, policy, status_events=policy)
+    await set_queue(db, "of another policy", max_attempts=3)
     if is_watched:
         await call(await connect(), "watch")
     names = ["always", "never", "watched", "of another policy", "without a row"]
-    await connection.execute(
+    await db.execute(
         "insert into pgwake.jobs (kind, queue) select 'k', unnest($1::text[])", names
     )
     told = names if is_watched else ["always"]
     told = [name for name in told if name != "never"]
     assert await queues(listener) == told
-    held = [(await claim(connection, queue=name))[0] for name in names]
+    held = [(await claim(db, queue=name))[0] for name in names]
     assert await queues(listener) == told
-    await call(connection, "complete_jobs", **pairs(*held))
+    await call(db, "complete_jobs", **pairs(*held))
 
     assert await queues(listener) == told
 
@@ -133,7 +133,7 @@ async def test_a_statement_tells_each_queue_by_its_own_policy(
 @pytest.mark.own_database  # and sessions that are not kept
 @pytest.mark.parametrize("way", ["unwatch", "disconnect", "discard all"])
 async def test_the_last_watcher_that_leaves_ends_it(
-    connection: Connection, connect: Connect, listener: Listener, way: str
+    db: Connection, connect: Connect, listener: Listener, way: str
 ) -> None:
     first, last = await connect(), await connect()
     for session in (first, last):
@@ -144,41 +144,41 @@ async def test_the_last_watcher_that_leaves_ends_it(
         "discard all": lambda session: session.execute("discard all"),
     }
     await leave[way](first)
-    await insert(connection)
+    await insert(db)
     assert await queues(listener) == ["default"]
     await leave[way](last)
 
     async def nobody_is_left() -> bool:
-        return await watchers(connection) == 0
+        return await watchers(db) == 0
 
     await wait_for(nobody_is_left)
-    await insert(connection)
+    await insert(db)
 
     assert await listener.heard() == []
 
 
 async def test_watching_twice_is_watching_once(
-    connection: Connection, watcher: Connection, listener: Listener
+    db: Connection, watcher: Connection, listener: Listener
 ) -> None:
     await call(watcher, "watch")
-    assert await watchers(connection) == 1
-    await insert(connection)
+    assert await watchers(db) == 1
+    await insert(db)
     assert await queues(listener) == ["default"]
     await call(watcher, "unwatch")
-    await insert(connection)
+    await insert(db)
 
     assert await listener.heard() == []
 
 
 async def test_who_does_not_watch_may_give_it_up(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     notices: list[object] = []
     session = await connect()
     session.add_log_listener(lambda _, notice: notices.append(notice))
     await call(session, "unwatch")
 
-    assert await watchers(connection) == 0
+    assert await watchers(db) == 0
     assert notices == []
 
 
@@ -197,69 +197,67 @@ async def test_a_session_that_watches_alone_hears_of_its_own_jobs(
 
 
 async def test_a_transaction_that_is_older_than_the_watch_tells_what_it_does_later(
-    connection: Connection, connect: Connect, listener: Listener
+    db: Connection, connect: Connect, listener: Listener
 ) -> None:
-    transaction = connection.transaction(isolation="repeatable_read")
+    transaction = db.transaction(isolation="repeatable_read")
     await transaction.start()
-    await connection.execute("select count(*) from pgwake.jobs")
-    await insert(connection, queue="before")
+    await db.execute("select count(*) from pgwake.jobs")
+    await insert(db, queue="before")
     await call(await connect(), "watch")
-    await insert(connection, queue="after")
+    await insert(db, queue="after")
     await transaction.commit()
 
     assert await queues(listener) == ["after"]
 
 
 async def test_a_watch_that_is_rolled_back_goes_on_until_it_is_given_up(
-    connection: Connection, connect: Connect, listener: Listener
+    db: Connection, connect: Connect, listener: Listener
 ) -> None:
     session = await connect()
     async with rolled_back(session):
         await call(session, "watch")
-    await insert(connection)
+    await insert(db)
     assert await queues(listener) == ["default"]
     await call(session, "watch")
-    assert await watchers(connection) == 1
+    assert await watchers(db) == 1
     await call(session, "unwatch")
-    await insert(connection)
+    await insert(db)
 
     assert await listener.heard() == []
 
 
 async def test_a_watcher_in_a_transaction_hears_when_it_ends(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     session = await connect()
     listener = await Listener.start(session, CHANNEL)
     async with session.transaction():
         await call(session, "watch")
-        await insert(connection)
+        await insert(db)
 
     assert await queues(listener) == ["default"]
 
 
 @pytest.mark.usefixtures("watcher")
 async def test_with_notify_off_nothing_is_told_to_watchers(
-    connection: Connection, listener: Listener
+    db: Connection, listener: Listener
 ) -> None:
-    await connection.execute("set pgwake.notify = off")
-    await life(connection)
+    await db.execute("set pgwake.notify = off")
+    await life(db)
 
     assert await listener.heard() == []
 
 
 @pytest.mark.usefixtures("watcher")
-async def test_a_roll_back_tells_nothing(
-    connection: Connection, listener: Listener
-) -> None:
-    async with rolled_back(connection):
-        await insert(connection)
+async def test_a_roll_back_tells_nothing(db: Connection, listener: Listener) -> None:
+    async with rolled_back(db):
+        await insert(db)
 
     assert await listener.heard() == []
 
 
 async def test_a_senders_look_makes_watch_try_again(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
     sender, session = await connect(), await connect()
     await sender.execute(f"select pg_advisory_lock({LOCK})")
@@ -267,37 +265,37 @@ async def test_a_senders_look_makes_watch_try_again(
     pid = session.get_server_pid()
 
     async def tries_again() -> bool:
-        event = await connection.fetchval(
+        event = await db.fetchval(
             "select wait_event from pg_stat_activity where pid = $1", pid
         )
         return bool(event == "PgSleep")
 
     await wait_for(tries_again)
-    assert await watchers(connection) == 0
+    assert await watchers(db) == 0
     await sender.execute(f"select pg_advisory_unlock({LOCK})")
     await watching
 
-    assert await watchers(connection) == 1
+    assert await watchers(db) == 1
 
 
 async def test_a_watch_that_can_not_be_had_is_refused(
-    connection: Connection, connect: Connect
+    db: Connection, connect: Connect
 ) -> None:
-    await connection.execute(f"select pg_advisory_lock({LOCK})")
+    await db.execute(f"select pg_advisory_lock({LOCK})")
     session = await connect()
     with refused("55P03") as caught:
         await call(session, "watch")
     assert "pg_locks" in str(caught.value.hint)
-    await connection.execute(f"select pg_advisory_unlock({LOCK})")
+    await db.execute(f"select pg_advisory_unlock({LOCK})")
     await insert(session)
 
-    assert await watchers(connection) == 0
+    assert await watchers(db) == 0
 
 
-async def test_a_look_leaves_no_lock_behind(connection: Connection) -> None:
-    async with connection.transaction():
-        await life(connection)
-        held = await connection.fetchval(
+async def test_a_look_leaves_no_lock_behind(db: Connection) -> None:
+    async with db.transaction():
+        await life(db)
+        held = await db.fetchval(
             "select count(*) from pg_locks where locktype = 'advisory'"
             " and classid = 1885828973"
         )
@@ -308,9 +306,9 @@ async def test_a_look_leaves_no_lock_behind(connection: Connection) -> None:
 @pytest.mark.usefixtures("watcher")
 @pytest.mark.parametrize("count", [1000, 10000, 100000])
 async def test_a_statement_of_many_jobs_tells_each_once(
-    connection: Connection, listener: Listener, count: int
+    db: Connection, listener: Listener, count: int
 ) -> None:
-    await insert_many(connection, count)
+    await insert_many(db, count)
 
     ids = [event["id"] for event in await listener.events()]
     assert len(ids) == len(set(ids)) == count
@@ -319,20 +317,20 @@ async def test_a_statement_of_many_jobs_tells_each_once(
 @pytest.mark.own_database
 @pytest.mark.parametrize(("watches", "looks"), [(False, 0), (True, 1)])
 async def test_a_statement_looks_once_however_many_queues_there_are(
-    connection: Connection, watches: bool, looks: int
+    db: Connection, watches: bool, looks: int
 ) -> None:
-    await connection.execute(
+    await db.execute(
         "insert into pgwake.queues (name)"
         " select 'q' || n from generate_series(1, 999) n"
     )
     if watches:
-        await connection.execute("select pgwake.watch()")
-    async with connection.transaction():
-        await connection.execute(
+        await db.execute("select pgwake.watch()")
+    async with db.transaction():
+        await db.execute(
             "insert into pgwake.jobs (kind, queue)"
             " select 'k', 'q' || n from generate_series(1, 999) n"
         )
-        scans = await connection.fetchrow(
+        scans = await db.fetchrow(
             "select pg_stat_get_xact_numscans('pgwake.queues'::regclass) as whole,"
             " pg_stat_get_xact_numscans('pgwake.queues_status_events_idx'::regclass)"
         )

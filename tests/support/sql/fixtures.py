@@ -100,7 +100,7 @@ async def connect(database: str, shared: SharedDatabase) -> AsyncIterator[Connec
 
 
 @fixture
-async def connection(connect: Connect) -> Connection:
+async def db(connect: Connect) -> Connection:
     """A connection to the test's database, as its owner."""
     return await connect()
 

@@ -2,7 +2,6 @@ import pytest
 
 from support import Connection
 from support.sql.helpers import (
-    ABSENT,
     blocking,
     call,
     claim,
@@ -10,7 +9,6 @@ from support.sql.helpers import (
     job,
     leaf,
     pair,
-    refused,
     running,
     status,
 )
@@ -67,14 +65,6 @@ async def test_one_that_had_ended_before_is_left_as_it_is(
 
     assert await cancel(db, held["id"]) == before["status"]
     assert await job(db, held["id"]) == before
-
-
-@pytest.mark.parametrize("job_id", [ABSENT, None])
-async def test_one_that_is_not_there_is_no_such_job(
-    db: Connection, job_id: int | None
-) -> None:
-    with refused("PW001"):
-        await cancel(db, job_id)
 
 
 async def test_a_cancelled_job_is_not_claimed(db: Connection) -> None:

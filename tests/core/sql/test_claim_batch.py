@@ -7,7 +7,6 @@ import pytest
 
 from support import Connect, Connection
 from support.sql.helpers import (
-    call,
     claim,
     claim_batch,
     insert,
@@ -16,7 +15,6 @@ from support.sql.helpers import (
     refused,
     rows,
     set_clock,
-    set_queue,
 )
 
 
@@ -79,24 +77,6 @@ async def test_options_say_what_is_not_as_usual(
         assert run_at == await db.fetchval(
             "select ($1::jsonb ->> 'run_at')::timestamptz", options
         )
-
-
-async def test_the_lease_is_the_callers_or_the_queues_or_five_minutes(
-    db: Connection,
-) -> None:
-    await insert_many(db, 3)
-
-    async def minutes(**arguments: Any) -> float:
-        async with db.transaction():
-            (claimed,) = await claim(db, **arguments)
-            now = await call(db, "now")
-        lease: timedelta = claimed["lease_expires_at"] - now
-        return lease / timedelta(minutes=1)
-
-    assert await minutes() == 5
-    await set_queue(db, lease=timedelta(minutes=9))
-    assert await minutes() == 9
-    assert await minutes(lease=timedelta(minutes=1)) == 1
 
 
 async def test_a_nameless_worker_is_its_sessions_application_and_process(

@@ -13,7 +13,6 @@ from support.sql.helpers import (
     insert,
     insert_many,
     job,
-    pair,
     rolled_back,
     row_locked,
     set_clock,
@@ -191,11 +190,3 @@ async def test_a_queue_paused_without_end_gives_nothing(
 
     row = await claim_batch(db, suspects=suspects)
     assert (row["ids"], row["next_run_at"]) == ([], None)
-
-
-async def test_a_pause_stops_no_job_that_runs(db: Connection) -> None:
-    await insert(db)
-    (claimed,) = await claim(db)
-    await db.execute("insert into pgwake.queues values ('default', 'infinity')")
-
-    await call(db, "complete_job", **pair(claimed))

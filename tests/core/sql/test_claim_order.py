@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from support import Connection
-from support.sql.helpers import claim, claim_batch, insert, job_in, rows, set_clock
+from support.sql.helpers import (
+    claim_batch,
+    claimed_ids,
+    insert,
+    job_in,
+    rows,
+    set_clock,
+)
 
 SECOND = timedelta(seconds=1)
 
@@ -14,10 +21,6 @@ SECOND = timedelta(seconds=1)
 async def due(db: Connection, seconds_ago: int, **columns: Any) -> int:
     run_at = await db.fetchval("select now() - $1::interval", seconds_ago * SECOND)
     return await insert(db, run_at=run_at, **columns)
-
-
-async def claimed_ids(db: Connection, count: int = 100) -> list[int]:
-    return [job["id"] for job in await claim(db, count)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 100])

@@ -4,20 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 from support import Connection
-from support.sql.helpers import claim, insert, job, set_queue
+from support.sql.helpers import claim, insert, job, set_kind, set_queue
 
 MINUTE = timedelta(minutes=1)
-
-
-async def set_kind(db: Connection, name: str = "noop", **policy: Any) -> None:
-    policy["name"] = name
-    places = ", ".join(f"${n}" for n in range(1, len(policy) + 1))
-    changes = ", ".join(f"{column} = excluded.{column}" for column in policy)
-    await db.execute(
-        f"insert into pgwake.kinds ({', '.join(policy)}) values ({places})"
-        f" on conflict (name) do update set {changes}",
-        *policy.values(),
-    )
 
 
 async def lease_of(db: Connection, kind: str = "noop", **arguments: Any) -> Any:

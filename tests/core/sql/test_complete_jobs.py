@@ -6,7 +6,6 @@ import pytest
 
 from support import Connection
 from support.sql.helpers import (
-    ABSENT,
     Row,
     blocking,
     call,
@@ -18,8 +17,6 @@ from support.sql.helpers import (
     pairs,
     refused,
     running,
-    set_clock,
-    sweep,
 )
 
 
@@ -28,18 +25,9 @@ async def claimed(db: Connection, count: int) -> list[Row]:
     return await claim(db, count, worker="w1")
 
 
-async def test_a_completed_job_moves_to_the_ring_of_finished_ones(
+async def test_it_moves_to_the_ring_with_all_it_had_but_its_lease(
     db: Connection,
 ) -> None:
-    held = await running(db)
-    await call(db, "complete_job", **pair(held))
-
-    ended = await job(db, held["id"])
-    assert ended["status"] == "completed"
-    assert await leaf(db, held["id"]) == (f"jobs_finished_{ended['finished_slot']}")
-
-
-async def test_it_keeps_all_it_had_but_the_end_of_its_lease(db: Connection) -> None:
     columns: dict[str, Any] = {
         "payload": {"a": 1},
         "metadata": {"m": 1},
@@ -62,34 +50,19 @@ async def test_it_keeps_all_it_had_but_the_end_of_its_lease(db: Connection) -> N
         "finished_slot": slot,
         "result": {"r": [1]},
     }
+    assert await leaf(db, held["id"]) == f"jobs_finished_{slot}"
 
 
-async def test_outcomes_come_in_the_order_asked(db: Connection) -> None:
-    a, b, lost = await claimed(db, 3)
-    await call(db, "release_jobs", **pairs(lost))
-    absent = {"id": ABSENT, "lease_id": a["lease_id"]}
+async def test_each_result_goes_to_its_own_job_that_may_have_none(
+    db: Connection,
+) -> None:
+    a, b, without = await claimed(db, 3)
+    jobs = [b, without, a]
+    results = {a["id"]: {"n": 1}, b["id"]: {"n": 2}, without["id"]: None}
+    ordered: list[Any] = [results[held["id"]] for held in jobs]
+    await call(db, "complete_jobs", **pairs(*jobs), results=ordered)
 
-    outcomes = await call(db, "complete_jobs", **pairs(b, absent, lost, a))
-    assert outcomes == ["completed", "no_such_job", "lease_lost", "completed"]
-
-
-async def test_each_result_goes_to_its_own_job(db: Connection) -> None:
-    jobs = await claimed(db, 3)
-    jobs = [jobs[1], jobs[2], jobs[0]]
-    results: list[Any] = [{"n": held["id"]} for held in jobs]
-    await call(db, "complete_jobs", **pairs(*jobs), results=results)
-
-    for held in jobs:
-        assert (await job(db, held["id"]))["result"] == {"n": held["id"]}
-
-
-async def test_a_job_may_have_no_result(db: Connection) -> None:
-    with_result, without = await claimed(db, 2)
-    both = pairs(with_result, without)
-    await call(db, "complete_jobs", **both, results=[{"n": 1}, None])
-
-    assert (await job(db, with_result["id"]))["result"] == {"n": 1}
-    assert (await job(db, without["id"]))["result"] is None
+    assert {i: (await job(db, i))["result"] for i in results} == results
 
 
 @pytest.mark.parametrize("results", [[], [None], [None] * 3])
@@ -120,15 +93,7 @@ async def test_the_same_end_repeated_is_answered_as_the_first_time(
     await call(db, "complete_job", **pair(held), result=[2])
     assert await call(db, "complete_jobs", **pairs(held)) == ["completed"]
     assert await job(db, held["id"]) == before
-
-
-async def test_a_repeat_counts_nothing_twice(db: Connection) -> None:
-    held = await running(db)
-    for _ in range(2):
-        await call(db, "complete_job", **pair(held))
-
-    count = "select sum(completed) from pgwake.tallies"
-    assert await db.fetchval(count) == 1
+    assert await db.fetchval("select sum(completed) from pgwake.tallies") == 1
 
 
 async def test_a_job_that_ended_otherwise_can_not_be_completed(db: Connection) -> None:
@@ -145,16 +110,6 @@ async def test_completion_beats_a_request_to_cancel(db: Connection) -> None:
 
     assert await call(db, "complete_jobs", **pairs(held)) == ["completed"]
     assert (await job(db, held["id"]))["cancel_requested_at"] is not None
-
-
-async def test_a_lease_that_ran_out_is_still_held_until_it_is_swept(
-    db: Connection,
-) -> None:
-    held = await running(db)
-    await set_clock(db, "1 hour")
-
-    assert await call(db, "complete_jobs", **pairs(held)) == ["completed"]
-    assert await sweep(db) == 0
 
 
 async def test_two_who_complete_the_same_job_are_both_told_it_is_done(

@@ -11,8 +11,11 @@ from support.sql.helpers import (
     Listener,
     Row,
     call,
+    child,
     claim,
     claim_batch,
+    claimed_ids,
+    complete,
     insert,
     job,
     job_in,
@@ -27,22 +30,8 @@ from support.sql.helpers import (
 )
 
 
-async def ids(db: Connection, count: int = 100, **arguments: Any) -> list[int]:
-    """Claim; the ids."""
-    return [job["id"] for job in await claim(db, count, **arguments)]
-
-
-async def complete(db: Connection, *jobs: Row) -> None:
-    outcomes = await call(db, "complete_jobs", **pairs(*jobs))
-    assert set(outcomes) == {"completed"}
-
-
 async def fail(db: Connection, held: Row) -> None:
     await call(db, "fail_job", **pair(held), retryable=False)
-
-
-async def child(db: Connection, *parents: int, **columns: Any) -> int:
-    return await insert(db, depends_on=list(parents), **columns)
 
 
 async def left(db: Connection) -> int:
@@ -72,10 +61,10 @@ async def test_a_fan_out_runs_when_its_parent_has_completed(db: Connection) -> N
     parent = await insert(db)
     children = [await child(db, parent) for _ in range(5)]
     (held,) = await claim(db, 100)
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
 
     await complete(db, held)
-    assert sorted(await ids(db)) == children
+    assert sorted(await claimed_ids(db)) == children
 
 
 async def test_a_fan_in_runs_when_the_last_parent_has_completed(db: Connection) -> None:
@@ -83,26 +72,26 @@ async def test_a_fan_in_runs_when_the_last_parent_has_completed(db: Connection) 
     joined = await child(db, *parents, *parents)
     jobs = await claim(db, 100)
     for held in jobs:
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
         await complete(db, held)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
     assert await left(db) == 0
 
 
 async def test_a_child_of_completed_parents_runs_at_once(db: Connection) -> None:
     parent = await job_in(db, "completed")
     joined = await child(db, parent)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
     assert await left(db) == 0
 
 
 async def test_a_child_waits_across_queues(db: Connection) -> None:
     parent = await insert(db, queue="a")
     joined = await child(db, parent, queue="b")
-    assert await ids(db, queue="b") == []
+    assert await claimed_ids(db, queue="b") == []
     (held,) = await claim(db, queue="a")
     await complete(db, held)
-    assert await ids(db, queue="b") == [joined]
+    assert await claimed_ids(db, queue="b") == [joined]
 
 
 @pytest.mark.parametrize("end", ["failed", "cancelled"])
@@ -119,14 +108,14 @@ async def test_a_parent_that_does_not_complete_cancels_its_child_and_that_its_ow
     joined = await child(db, parent)
     grandchild = await child(db, joined)
     if when == "seen":
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
     if when != "before":
         if end == "cancelled":
             await call(db, "cancel_job", job_id=parent)
         await fail(db, held)
         assert await status(db, parent) == end
 
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     for one, by in ((joined, parent), (grandchild, joined)):
         row = await job(db, one)
         assert row["status"] == "cancelled"
@@ -142,10 +131,10 @@ async def test_a_child_may_run_whatever_became_of_its_parents(db: Connection) ->
     completed, failed, cancelled = await claim(db, 100)
     await complete(db, completed)
     await fail(db, failed)
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     await call(db, "cancel_job", job_id=cancelled["id"])
     await fail(db, cancelled)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 async def _crash(db: Connection, held: Row) -> None:
@@ -189,9 +178,9 @@ async def test_whoever_ends_a_running_parent_frees_its_children(
 ) -> None:
     held = await running(db, kind="parent")
     joined = await child(db, held["id"], on_parent_failure="run")
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     await WAYS_TO_END[way](db, held)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
     assert await left(db) == 0
 
 
@@ -202,9 +191,9 @@ async def test_whoever_cancels_a_parent_frees_its_children(
     later = await at(db, "1 hour")
     parent = await insert(db, kind="parent", run_at=later)
     joined = await child(db, parent, on_parent_failure="run")
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     await WAYS_TO_CANCEL[way](db, parent)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
     assert await left(db) == 0
 
 
@@ -215,7 +204,7 @@ async def test_the_first_parent_that_fails_cancels_a_child_at_once(
     joined = await child(db, *parents)
     first, second = await claim(db, 100)
     await fail(db, first)
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     assert await status(db, joined) == "cancelled"
     await complete(db, second)
     assert await left(db) == 0
@@ -234,14 +223,14 @@ async def test_a_hook_that_raises_keeps_its_child_and_stands_in_nobodys_way(
         create trigger refuse before insert on pgwake.jobs_finished for each row
         when (new.kind = 'bad') execute function public.refuse();
     """)
-    assert await ids(db) == [plain]
+    assert await claimed_ids(db) == [plain]
     assert await status(db, bad) == "waiting"
     assert await status(db, good) == "cancelled"
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
 
     await db.execute("drop trigger refuse on pgwake.jobs_finished")
     await set_clock(db, "61 seconds")
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     assert await status(db, bad) == "cancelled"
 
 
@@ -250,11 +239,11 @@ async def test_a_parent_to_be_retried_keeps_its_child_waiting(db: Connection) ->
     joined = await child(db, parent)
     (held,) = await claim(db)
     assert await call(db, "fail_job", **pair(held)) == "retry"
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     await set_clock(db, "1 hour")
     (held,) = await claim(db)
     await complete(db, held)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 async def test_a_child_is_due_when_it_was_to_be_and_its_turn_begins_with_its_room(
@@ -286,10 +275,10 @@ async def test_a_child_with_a_key_waits_for_its_parents_and_then_for_its_key(
     (p, held) = await claim(db, 100)
     assert (p["id"], held["id"]) == (parent, two), "one that has parents takes no room"
     await complete(db, p)
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     assert await status(db, one) == "waiting"
     await complete(db, held)
-    assert await ids(db) == [one]
+    assert await claimed_ids(db) == [one]
 
 
 async def test_a_child_with_a_key_that_is_not_due_is_let_in_when_it_is(
@@ -303,7 +292,7 @@ async def test_a_child_with_a_key_that_is_not_due_is_let_in_when_it_is(
     row = await claim_batch(db)
     assert (row["ids"], row["next_run_at"]) == ([], later)
     await set_clock(db, "61 minutes")
-    assert await ids(db) == [one]
+    assert await claimed_ids(db) == [one]
 
 
 async def test_parents_and_child_may_come_in_one_statement(db: Connection) -> None:
@@ -320,7 +309,7 @@ async def test_parents_and_child_may_come_in_one_statement(db: Connection) -> No
     jobs = await claim(db, 100)
     assert [job["id"] for job in jobs] == parents
     await complete(db, *jobs)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 async def test_parents_and_child_may_be_enqueued_in_one_statement(
@@ -333,7 +322,7 @@ async def test_parents_and_child_may_be_enqueued_in_one_statement(
     jobs = await claim(db, 100)
     assert len(jobs) == 3
     await complete(db, *jobs)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 @pytest.mark.parametrize("parent", [ABSENT, 0, None])
@@ -371,7 +360,7 @@ async def test_there_are_no_cycles(db: Connection) -> None:
     assert f"job {first} depends on job {second}, which is not older" in str(
         caught.value
     )
-    assert await ids(db) == [first]
+    assert await claimed_ids(db) == [first]
 
 
 async def test_one_bad_child_in_a_batch_is_named(db: Connection) -> None:
@@ -394,9 +383,9 @@ async def test_a_replaced_child_waits_for_its_new_parents_only(db: Connection) -
     again = await call(db, "enqueue", **arguments, depends_on=[new])
     assert again == job_id
     await fail(db, first)
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     await complete(db, second)
-    assert await ids(db) == [job_id]
+    assert await claimed_ids(db) == [job_id]
     assert await left(db) == 0
 
 
@@ -409,7 +398,7 @@ async def test_a_replaced_child_waits_for_its_old_parents_no_more(
     first, second = await claim(db, 100)
     await call(db, "enqueue", **arguments, depends_on=[new])
     await complete(db, second)
-    assert await ids(db) == [job_id]
+    assert await claimed_ids(db) == [job_id]
     await complete(db, first)
     assert await left(db) == 0
 
@@ -422,9 +411,9 @@ async def test_one_that_is_replaced_without_parents_waits_for_none(
     job_id = await call(db, "enqueue", **arguments, depends_on=[parent])
     (held,) = await claim(db)
     assert await call(db, "enqueue", **arguments) == job_id
-    assert await ids(db) == [job_id]
+    assert await claimed_ids(db) == [job_id]
     await fail(db, held)
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     assert await left(db) == 0
 
 
@@ -437,7 +426,7 @@ async def test_a_pending_job_can_be_replaced_by_one_that_has_parents(
     await call(db, "enqueue", **arguments, depends_on=[parent])
     (held,) = await claim(db, 100)
     await complete(db, held)
-    assert await ids(db) == [job_id]
+    assert await claimed_ids(db) == [job_id]
     (stats,) = await rows(db, "get_queue_stats")
     assert (stats["waiting_count"], stats["running_count"]) == (0, 1)
 
@@ -449,14 +438,14 @@ async def test_a_retried_child_waits_for_those_parents_that_are_live(
     joined = await child(db, gone, live)
     first, second = await claim(db, 100)
     await fail(db, first)
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     assert await status(db, joined) == "cancelled"
 
     await call(db, "retry_job", job_id=joined)
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     assert await status(db, joined) == "waiting"
     await fail(db, second)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
     assert await left(db) == 0
 
 
@@ -468,7 +457,7 @@ async def test_a_retried_child_whose_parents_have_ended_is_claimed_next(
     (held,) = await claim(db)
     await fail(db, held)
     await call(db, "retry_job", job_id=joined)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 async def test_a_retried_parent_frees_the_children_that_it_gets_then(
@@ -478,13 +467,13 @@ async def test_a_retried_parent_frees_the_children_that_it_gets_then(
     await child(db, parent)
     (held,) = await claim(db, 100)
     await fail(db, held)
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     await call(db, "retry_job", job_id=parent)
     assert (await job(db, parent))["has_children"] is None
     joined = await child(db, parent)
     (held,) = await claim(db, 100)
     await complete(db, held)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 async def test_dead_letters_retried_together_keep_their_order(db: Connection) -> None:
@@ -500,7 +489,7 @@ async def test_dead_letters_retried_together_keep_their_order(db: Connection) ->
     (held,) = await claim(db, 100)
     assert held["id"] == parent
     await complete(db, held)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
     assert (await job(db, joined))["webhook"] == "http://example.org/"
 
 
@@ -512,9 +501,9 @@ async def test_a_parent_that_is_deleted_by_hand_counts_as_failed(
     parent = await insert(db, run_at=await at(db, "1 hour"))
     joined = await child(db, parent, on_parent_failure=policy)
     if is_seen:
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
     await db.execute("delete from pgwake.jobs where id = $1", parent)
-    assert await ids(db) == ([joined] if policy == "run" else [])
+    assert await claimed_ids(db) == ([joined] if policy == "run" else [])
     if policy == "cancel":
         assert await status(db, joined) == "cancelled"
     assert await left(db) == 0
@@ -525,13 +514,13 @@ async def test_a_parent_that_is_completed_by_hand_counts_as_completed(
 ) -> None:
     parent = await insert(db, run_at=await at(db, "1 hour"))
     joined = await child(db, parent)
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     await db.execute(
         "update pgwake.jobs set status = 'completed', finished_at = now(),"
         " finished_slot = pgwake.finished_slot(now()) where id = $1",
         parent,
     )
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 async def test_a_child_that_is_deleted_or_cancelled_leaves_nothing(
@@ -545,7 +534,7 @@ async def test_a_child_that_is_deleted_or_cancelled_leaves_nothing(
     for one in (second, third):
         await call(db, "cancel_job", job_id=one)
     await complete(db, held)
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     assert await left(db) == 0
 
 
@@ -565,7 +554,7 @@ async def test_a_parent_purged_before_it_was_seen_counts_as_failed(
     parent = await job_in(db, "failed")
     joined = await child(db, parent)
     await call(db, "purge", kind="noop")
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     assert await status(db, joined) == "cancelled"
 
 

@@ -13,8 +13,11 @@ from support.sql.helpers import (
     Row,
     blocking,
     call,
+    child,
     claim,
     claim_batch,
+    claimed_ids,
+    complete,
     insert,
     job,
     pair,
@@ -30,20 +33,6 @@ from support.sql.helpers import (
 COMPLETED = ["completed"]
 
 
-async def ids(db: Connection, count: int = 100, **arguments: Any) -> list[int]:
-    """Claim; the ids."""
-    return [job["id"] for job in await claim(db, count, **arguments)]
-
-
-async def child(db: Connection, *parents: int, **columns: Any) -> int:
-    return await insert(db, depends_on=list(parents), **columns)
-
-
-async def complete(db: Connection, *jobs: Row) -> None:
-    outcomes = await call(db, "complete_jobs", **pairs(*jobs))
-    assert outcomes == COMPLETED * len(jobs)
-
-
 async def running_parent(db: Connection) -> Row:
     """A job that runs, in a queue of its own."""
     await insert(db, queue="parents")
@@ -54,7 +43,7 @@ async def running_parent(db: Connection) -> Row:
 async def ids_later(db: Connection) -> list[int]:
     """Claim when looks that were put off are due again."""
     await set_clock(db, "1 second")
-    return await ids(db)
+    return await claimed_ids(db)
 
 
 async def test_a_child_that_comes_while_its_parents_end_is_uncommitted(
@@ -64,7 +53,7 @@ async def test_a_child_that_comes_while_its_parents_end_is_uncommitted(
     async with other.transaction():
         await complete(other, held)
         joined = await child(db, held["id"])
-        assert await ids(db) == [], "its parent is locked"
+        assert await claimed_ids(db) == [], "its parent is locked"
         row = await claim_batch(db)
         assert row["next_run_at"] is not None, "somebody is to look again"
     assert await ids_later(db) == [joined]
@@ -77,10 +66,10 @@ async def test_a_child_whose_parents_end_is_rolled_back_goes_on_waiting(
     async with rolled_back(other):
         await complete(other, held)
         joined = await child(db, held["id"])
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
     assert await ids_later(db) == []
     await complete(db, held)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 @pytest.mark.parametrize("policy", ["cancel", "run"])
@@ -91,7 +80,7 @@ async def test_a_parent_that_fails_while_it_is_locked_counts_as_failed(
     async with other.transaction():
         await call(other, "fail_job", **pair(held), retryable=False)
         joined = await child(db, held["id"], on_parent_failure=policy)
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
     assert await ids_later(db) == ([joined] if policy == "run" else [])
     if policy == "cancel":
         assert await status(db, joined) == "cancelled"
@@ -104,8 +93,8 @@ async def test_a_parent_that_ends_before_its_child_commits_lets_it_in(
     async with other.transaction():
         joined = await child(other, held["id"])
         await complete(db, held)
-        assert await ids(db) == []
-    assert await ids(db) == [joined]
+        assert await claimed_ids(db) == []
+    assert await claimed_ids(db) == [joined]
 
 
 async def test_who_ends_a_parent_waits_for_who_looks_at_its_child_and_frees_it(
@@ -117,9 +106,9 @@ async def test_who_ends_a_parent_waits_for_who_looks_at_its_child_and_frees_it(
     async with blocking(
         looking, ending, call(ending, "complete_jobs", **pairs(held))
     ) as task:
-        assert await ids(looking) == []
+        assert await claimed_ids(looking) == []
     assert await task == COMPLETED
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 async def test_who_ends_a_parent_frees_no_child_whose_look_was_rolled_back(
@@ -129,11 +118,11 @@ async def test_who_ends_a_parent_frees_no_child_whose_look_was_rolled_back(
     joined = await child(db, held["id"])
     looking, ending = await connect(), await connect()
     async with rolled_back(looking):
-        assert await ids(looking) == []
+        assert await claimed_ids(looking) == []
         task = asyncio.create_task(call(ending, "complete_jobs", **pairs(held)))
         await waits(ending, task, db)
     assert await task == COMPLETED
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 @pytest.mark.parametrize("has_a_child", [False, True])
@@ -145,18 +134,18 @@ async def test_who_ends_a_parent_by_an_old_snapshot_has_to_repeat_it(
     children = []
     if has_a_child:
         children = [await child(db, held["id"])]
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
     ending = await connect()
     async with rolled_back(ending, isolation=isolation):
         await ending.execute("select from pgwake.jobs")
         children.append(await child(db, held["id"]))
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
         with pytest.raises(asyncpg.SerializationError):
             await complete(ending, held)
 
     async with ending.transaction(isolation=isolation):
         await complete(ending, held)
-    assert await ids(db) == children
+    assert await claimed_ids(db) == children
 
 
 async def test_a_claim_under_repeatable_read_leaves_children_to_others(
@@ -167,10 +156,10 @@ async def test_a_claim_under_repeatable_read_leaves_children_to_others(
     await complete(db, held)
     plain = await insert(db)
     async with other.transaction(isolation="repeatable_read"):
-        assert await ids(other) == [plain]
+        assert await claimed_ids(other) == [plain]
         row = await claim_batch(other)
         assert row["next_run_at"] <= row["claimed_at"]
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 @pytest.mark.parametrize("is_seen", [False, True])
@@ -181,7 +170,7 @@ async def test_two_parents_that_end_at_once_free_their_child(
     first, second = await running_parent(db), await running_parent(db)
     joined = await child(db, first["id"], second["id"])
     if is_seen:
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
     one, two = await connect(), await connect()
     async with one.transaction(), two.transaction():
         await complete(one, first)
@@ -189,7 +178,7 @@ async def test_two_parents_that_end_at_once_free_their_child(
             await complete(two, second)
         else:
             await call(two, "fail_job", **pair(second), retryable=False)
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
     assert await ids_later(db) == ([joined] if ends == "completed" else [])
     if ends == "failed":
         assert await status(db, joined) == "cancelled"
@@ -201,14 +190,14 @@ async def test_a_parent_locked_by_a_stranger_is_seen_again_when_it_is_free(
     free, locked = await running_parent(db), await running_parent(db)
     joined = await child(db, free["id"], locked["id"])
     async with row_locked(other, locked["id"]):
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
         assert (await job(db, free["id"]))["has_children"] is True
         assert await ids_later(db) == []
     await set_clock(db, "2 seconds")
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     assert (await job(db, locked["id"]))["has_children"] is True
     await complete(db, free, locked)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 async def test_a_locked_child_is_looked_at_again_when_it_is_free(
@@ -231,11 +220,11 @@ async def test_a_look_that_another_has_is_not_waited_for(
     joined = await child(db, held["id"])
     await complete(db, held)
     async with rolled_back(other):
-        assert await ids(other) == [joined]
+        assert await claimed_ids(other) == [joined]
         row = await claim_batch(db)
         assert row["ids"] == []
         assert row["next_run_at"] <= row["claimed_at"], "his rollback tells nobody"
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 async def test_a_child_cancelled_while_its_parent_ends_is_not_let_in(
@@ -243,11 +232,11 @@ async def test_a_child_cancelled_while_its_parent_ends_is_not_let_in(
 ) -> None:
     held = await running_parent(db)
     joined = await child(db, held["id"])
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     async with other.transaction():
         assert await call(other, "cancel_job", job_id=joined) == "cancelled"
         await complete(db, held)
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
     assert await ids_later(db) == []
     assert await status(db, joined) == "cancelled"
 
@@ -258,15 +247,15 @@ async def test_a_child_replaced_while_its_parent_ends_goes_by_its_new_parents(
     old, new = await running_parent(db), await running_parent(db)
     arguments = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
     job_id = await call(db, "enqueue", **arguments, depends_on=[old["id"]])
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     ending, replacing = await connect(), await connect()
     async with ending.transaction(), replacing.transaction():
         await call(replacing, "enqueue", **arguments, depends_on=[new["id"]])
         await call(ending, "fail_job", **pair(old), retryable=False)
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
     assert await ids_later(db) == []
     await complete(db, new)
-    assert await ids(db) == [job_id]
+    assert await claimed_ids(db) == [job_id]
 
 
 async def test_a_child_retried_while_its_parent_ends_is_not_lost(
@@ -274,14 +263,14 @@ async def test_a_child_retried_while_its_parent_ends_is_not_lost(
 ) -> None:
     held = await running_parent(db)
     joined = await child(db, held["id"])
-    assert await ids(db) == []
+    assert await claimed_ids(db) == []
     await call(db, "cancel_job", job_id=joined)
     ending, retrying = await connect(), await connect()
     async with ending.transaction():
         await complete(ending, held)
         async with retrying.transaction():
             await call(retrying, "retry_job", job_id=joined)
-        assert await ids(db) == []
+        assert await claimed_ids(db) == []
     assert await ids_later(db) == [joined]
 
 
@@ -295,7 +284,7 @@ async def test_a_child_is_refused_whose_parent_nobody_else_sees_yet(
     joined = await child(db, parent)
     (held,) = await claim(db, 100)
     await complete(db, held)
-    assert await ids(db) == [joined]
+    assert await claimed_ids(db) == [joined]
 
 
 @pytest.mark.timeout(60)

@@ -9,7 +9,6 @@ import pytest
 
 from support import Connection
 from support.sql.helpers import (
-    ABSENT,
     Row,
     call,
     claim,
@@ -20,9 +19,9 @@ from support.sql.helpers import (
     job_in,
     pair,
     pairs,
-    refused,
     running,
     set_clock,
+    set_kind,
     set_queue,
     sweep,
 )
@@ -52,15 +51,6 @@ async def report(
     )
 
 
-async def set_kind(db: Connection, **columns: Any) -> None:
-    names = ", ".join(columns)
-    places = ", ".join(f"${n}" for n in range(1, len(columns) + 1))
-    await db.execute(
-        f"insert into pgwake.kinds (name, {names}) values ('noop', {places})",
-        *columns.values(),
-    )
-
-
 async def limit_key(db: Connection, key: str, limit: int) -> None:
     await db.execute(
         "insert into pgwake.concurrency_limits values ('default', $1, $2)", key, limit
@@ -72,12 +62,6 @@ async def holding(db: Connection, **columns: Any) -> int:
     job_id = await insert(db, concurrency_key="k", **columns)
     await db.execute("update pgwake.jobs set status = 'pending' where id = $1", job_id)
     return job_id
-
-
-async def test_a_job_that_is_not_there_is_refused(db: Connection) -> None:
-    for job_id in (ABSENT, None):
-        with refused("PW001"):
-            await call(db, "explain_job", job_id=job_id)
 
 
 async def test_it_says_what_the_job_is_and_what_comes_first(db: Connection) -> None:

@@ -5,11 +5,8 @@ import pytest
 
 from support import Connection
 from support.sql.helpers import (
-    ABSENT,
     Row,
     call,
-    claim,
-    insert_many,
     job,
     pair,
     pairs,
@@ -17,7 +14,6 @@ from support.sql.helpers import (
     running,
     set_clock,
     set_queue,
-    sweep,
 )
 
 
@@ -70,16 +66,6 @@ async def test_nothing_else_of_the_job_changes(db: Connection) -> None:
     assert changed == {"lease_expires_at"}
 
 
-async def test_a_lease_that_ran_out_can_be_extended_until_it_is_swept(
-    db: Connection,
-) -> None:
-    held = await running(db)
-    await set_clock(db, "1 hour")
-
-    assert await extend(db, held) == ["extended"]
-    assert await sweep(db) == 0
-
-
 async def test_one_whose_cancellation_is_asked_for_is_told_and_keeps_its_lease(
     db: Connection,
 ) -> None:
@@ -98,22 +84,6 @@ async def test_one_that_has_ended_is_lost(db: Connection, end: str) -> None:
     await call(db, end, **pair(held))
 
     assert await extend(db, held) == ["lease_lost"]
-
-
-async def test_outcomes_come_in_the_order_asked(db: Connection) -> None:
-    await insert_many(db, 4)
-    a, b, lost, cancelled = await claim(db, 4)
-    await call(db, "release_jobs", **pairs(lost))
-    await call(db, "cancel_job", job_id=cancelled["id"])
-    absent = {"id": ABSENT, "lease_id": a["lease_id"]}
-
-    assert await extend(db, cancelled, b, absent, lost, a) == [
-        "cancel_requested",
-        "extended",
-        "no_such_job",
-        "lease_lost",
-        "extended",
-    ]
 
 
 @pytest.mark.parametrize("end", ["complete_job", "fail_job"])

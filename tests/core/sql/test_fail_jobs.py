@@ -20,7 +20,6 @@ from support.sql.helpers import (
     refused,
     running,
     set_clock,
-    set_queue,
 )
 
 
@@ -101,29 +100,6 @@ async def test_the_last_attempt_sends_it_to_the_dead_letters(db: Connection) -> 
     assert dead["errors"][-1]["message"] == "boom"
 
 
-async def test_the_jobs_own_limit_precedes_its_kinds_and_the_queues(
-    db: Connection,
-) -> None:
-    async def outcome(own: int | None, kind: int | None, queue: int | None) -> str:
-        await set_queue(db, max_attempts=queue)
-        await db.execute(
-            "insert into pgwake.kinds (name, declared_max_attempts) values ('k', $1)"
-            " on conflict (name) do update set declared_max_attempts = $1",
-            kind,
-        )
-        held = await running(db, kind="k", max_attempts=own)
-        answer = await fail(db, held)
-        await call(db, "cancel_job", job_id=held["id"])
-        return answer
-
-    assert await outcome(1, 9, 9) == "failed"
-    assert await outcome(9, 1, 1) == "retry"
-    assert await outcome(None, 1, 9) == "failed"
-    assert await outcome(None, 9, 1) == "retry"
-    assert await outcome(None, None, 1) == "failed"
-    assert await outcome(None, None, None) == "retry"
-
-
 @pytest.mark.parametrize(("attempt", "outcome"), [(18, "retry"), (19, "failed")])
 async def test_without_any_limit_there_are_twenty_attempts(
     db: Connection, attempt: int, outcome: str
@@ -131,12 +107,6 @@ async def test_without_any_limit_there_are_twenty_attempts(
     held = await running(db, attempt=attempt)
 
     assert await fail(db, held) == outcome
-
-
-async def test_what_can_not_be_retried_is_dead_at_once(db: Connection) -> None:
-    held = await running(db)
-
-    assert await fail(db, held, retryable=False) == "failed"
 
 
 async def test_outcomes_come_in_the_order_asked(db: Connection) -> None:

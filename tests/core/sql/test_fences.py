@@ -14,11 +14,13 @@ from support.sql.helpers import (
     call,
     claim,
     insert,
+    insert_many,
     job,
     pair,
     pairs,
     refused,
     running,
+    set_clock,
     sweep,
 )
 
@@ -160,6 +162,36 @@ async def test_a_batch_wants_one_lease_a_job(db: Connection, function: str) -> N
     for lease_ids in ([], [lease, lease]):
         with refused("PW003"):
             await call(db, function, job_ids=[claimed["id"]], lease_ids=lease_ids)
+
+
+OUTCOMES = {
+    "complete_jobs": "completed completed no_such_job lease_lost completed",
+    "release_jobs": "cancel_requested released no_such_job lease_lost released",
+    "extend_leases": "cancel_requested extended no_such_job lease_lost extended",
+}  # of fail_jobs in test_fail_jobs.py
+
+
+@pytest.mark.parametrize("function", OUTCOMES)
+async def test_outcomes_come_in_the_order_asked(db: Connection, function: str) -> None:
+    await insert_many(db, 4)
+    a, b, lost, cancelled = await claim(db, 4)
+    await call(db, "release_jobs", **pairs(lost))
+    await call(db, "cancel_job", job_id=cancelled["id"])
+    absent = {"id": ABSENT, "lease_id": a["lease_id"]}
+
+    outcomes = await call(db, function, **pairs(cancelled, b, absent, lost, a))
+    assert outcomes == OUTCOMES[function].split()
+
+
+@pytest.mark.parametrize("function", ["complete_jobs", "extend_leases"])
+async def test_a_lease_that_ran_out_is_still_held_until_it_is_swept(
+    db: Connection, function: str
+) -> None:
+    held = await running(db)
+    await set_clock(db, "1 hour")
+
+    assert await call(db, function, **pairs(held)) in (["completed"], ["extended"])
+    assert await sweep(db) == 0
 
 
 @pytest.mark.parametrize("function", BATCH)

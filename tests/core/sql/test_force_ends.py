@@ -4,7 +4,6 @@ import pytest
 
 from support import Connection
 from support.sql.helpers import (
-    ABSENT,
     blocking,
     call,
     claim,
@@ -97,14 +96,6 @@ async def test_it_must_be_said_why(
 
     with refused("PW003"):
         await force(db, function, job_id, reason)
-
-
-@pytest.mark.parametrize("job_id", [ABSENT, None])
-async def test_one_that_is_not_there_is_no_such_job(
-    db: Connection, function: str, job_id: int | None
-) -> None:
-    with refused("PW001"):
-        await force(db, function, job_id)
 
 
 async def test_one_that_has_ended_is_no_live_job(db: Connection, function: str) -> None:

@@ -19,9 +19,15 @@ async def test_a_job_is_found_in_every_leaf_with_all_its_columns(
     )
 
 
+WITH_A_REASON = ["force_complete_job", "force_fail_job"]
+OF_ONE_JOB = ["cancel_job", "explain_job", "get_job", "retry_job", *WITH_A_REASON]
+
+
+@pytest.mark.parametrize("function", OF_ONE_JOB)
 @pytest.mark.parametrize("job_id", [ABSENT, None])
 async def test_one_that_is_not_there_is_no_such_job(
-    db: Connection, job_id: int | None
+    db: Connection, function: str, job_id: int | None
 ) -> None:
+    reason = {"reason": "x"} if function in WITH_A_REASON else {}
     with refused("PW001"):
-        await call(db, "get_job", job_id=job_id)
+        await call(db, function, job_id=job_id, **reason)

@@ -174,6 +174,7 @@ ILLEGAL_POLICY: list[tuple[dict[str, Any], str]] = [
     ({"backoff_jitter": 1.1}, "backoff_jitter_is_0_to_1"),
     ({"priority": 101}, "priority_is_minus_100_to_100"),
     ({"max_running": 0}, "max_running_is_1_to_100000"),
+    ({"max_running": 100_001}, "max_running_is_1_to_100000"),
     ({"rate_limit": 0.0}, "rate_limit_is_up_to_1000000_a_second"),
     ({"rate_limit": float("inf")}, "rate_limit_is_up_to_1000000_a_second"),
     ({"rate_limit": float("nan")}, "rate_limit_is_up_to_1000000_a_second"),

@@ -17,6 +17,7 @@ from support.sql.helpers import (
     rows,
     running,
     set_clock,
+    set_kind,
     set_queue,
     sweep,
 )
@@ -33,17 +34,6 @@ FIELDS: list[tuple[str, Any, Any, Any, Any]] = [
     ("lease", 300 * SECOND, 20 * SECOND, 30 * SECOND, 40 * SECOND),
     ("priority", 0, 2, 3, 4),
 ]
-
-
-async def set_kind(db: Connection, name: str = "noop", **policy: Any) -> None:
-    """What an operator does."""
-    for column, value in policy.items():
-        await db.execute(
-            f"insert into pgwake.kinds (name, {column}) values ($1, $2)"
-            f" on conflict (name) do update set {column} = excluded.{column}",
-            name,
-            value,
-        )
 
 
 async def declare(db: Connection, name: str = "noop", **policy: Any) -> None:
@@ -106,6 +96,8 @@ async def test_attempts_are_the_jobs_own_else_the_kinds_else_the_queues(
     assert await outcome(db) == "failed"
     assert await outcome(db, max_attempts=2) == "retry"
     assert await outcome(db, kind="other") == "failed"
+    await set_kind(db, max_attempts=9)
+    assert await outcome(db, max_attempts=1) == "failed"
 
 
 async def test_a_change_holds_for_jobs_that_run_already(db: Connection) -> None:

@@ -224,9 +224,3 @@ async def test_under_repeatable_read_it_is_refused_with_a_reason(
     with refused("PW003"):
         async with db.transaction(isolation="repeatable_read"):
             await claim(db)
-
-
-@pytest.mark.parametrize("most", [0, -1, 100_001])
-async def test_a_limit_out_of_range_is_refused(db: Connection, most: int) -> None:
-    with refused("23514", "queues_max_running_is_1_to_100000"):
-        await set_queue(db, max_running=most)

@@ -55,23 +55,6 @@ async def test_a_statement_that_adds_jobs_rings_once(
     assert await listener.heard() == ["default"]
 
 
-async def test_ten_thousand_rows_ring_once(db: Connection, listener: Listener) -> None:
-    await insert_many(db, 10000)
-
-    assert await listener.heard() == ["default"]
-
-
-async def test_copy_rings_once(db: Connection, listener: Listener) -> None:
-    await db.copy_records_to_table(
-        "jobs",
-        schema_name="pgwake",
-        columns=["kind", "queue"],
-        records=[("a", "q")] * 1000,
-    )
-
-    assert await listener.heard() == ["q"]
-
-
 async def test_a_statement_rings_once_for_each_queue(
     db: Connection, listener: Listener
 ) -> None:

@@ -41,23 +41,6 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(db: Connection) 
     assert len(await claim(db)) == 1
 
 
-async def test_a_pause_until_a_time_ends_by_itself(db: Connection) -> None:
-    await insert(db)
-    await pause(db)
-    assert await claim(db) == []
-
-    await set_clock(db, "1 min 1 s")
-    assert len(await claim(db)) == 1
-
-
-async def test_a_claim_answers_with_the_end_of_the_pause(db: Connection) -> None:
-    await insert(db)
-    until = await call(db, "now") + timedelta(hours=1)
-    await call(db, "pause_queue", until=until)
-
-    assert (await claim_batch(db))["next_run_at"] == until
-
-
 async def test_only_the_queue_that_is_named_is_paused(db: Connection) -> None:
     await insert(db, queue="a")
     await insert(db, queue="b")

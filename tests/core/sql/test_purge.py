@@ -139,10 +139,3 @@ async def test_what_can_not_be_meant_is_refused(
     with refused("PW003"):
         await purge(db, **arguments)
     assert await ids(db) == there
-
-
-async def test_before_now_deletes_all(db: Connection) -> None:
-    for _ in range(3):
-        await job_in(db, "failed")
-    now = await call(db, "now")
-    assert await purge(db, before=now) == 3

@@ -8,7 +8,6 @@ import pytest
 
 from support import Connect, Connection
 from support.sql.helpers import (
-    ABSENT,
     Row,
     call,
     claim,
@@ -103,22 +102,6 @@ async def test_one_whose_cancellation_was_asked_for_is_cancelled_instead(
 
     assert await release(db, held, reason=reason) == ["cancel_requested"]
     assert (await job(db, held["id"]))["status"] == "cancelled"
-
-
-async def test_outcomes_come_in_the_order_asked(db: Connection) -> None:
-    await insert_many(db, 4)
-    a, b, lost, cancelled = await claim(db, 4)
-    await call(db, "complete_job", **pair(lost))
-    await call(db, "cancel_job", job_id=cancelled["id"])
-    absent = {"id": ABSENT, "lease_id": a["lease_id"]}
-
-    assert await release(db, cancelled, b, absent, lost, a) == [
-        "cancel_requested",
-        "released",
-        "no_such_job",
-        "lease_lost",
-        "released",
-    ]
 
 
 @pytest.mark.parametrize("reason", [None, "", "failed"])

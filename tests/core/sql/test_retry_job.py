@@ -4,7 +4,6 @@ import pytest
 
 from support import Connection
 from support.sql.helpers import (
-    ABSENT,
     Row,
     blocking,
     call,
@@ -110,14 +109,6 @@ async def test_one_in_another_state_is_refused(db: Connection, state: str) -> No
     with refused("PW003"):
         await retry(db, job_id)
     assert await job(db, job_id) == before
-
-
-@pytest.mark.parametrize("job_id", [ABSENT, None])
-async def test_one_that_is_not_there_is_no_such_job(
-    db: Connection, job_id: int | None
-) -> None:
-    with refused("PW001"):
-        await retry(db, job_id)
 
 
 @pytest.mark.parametrize("end", [failed, cancelled])

@@ -304,14 +304,13 @@ async def test_a_look_leaves_no_lock_behind(db: Connection) -> None:
 
 
 @pytest.mark.usefixtures("watcher")
-@pytest.mark.parametrize("count", [1000, 10000, 100000])
 async def test_a_statement_of_many_jobs_tells_each_once(
-    db: Connection, listener: Listener, count: int
+    db: Connection, listener: Listener
 ) -> None:
-    await insert_many(db, count)
+    await insert_many(db, 10_000)
 
     ids = [event["id"] for event in await listener.events()]
-    assert len(ids) == len(set(ids)) == count
+    assert len(ids) == len(set(ids)) == 10_000
 
 
 @pytest.mark.own_database

@@ -18,21 +18,21 @@ T = TypeVar("T")
 ABSENT = -1  # an id that no job has
 
 
-async def call(connection: Connection, function: str, **arguments: Any) -> Any:
+async def call(db: Connection, function: str, **arguments: Any) -> Any:
     """Call a function of pgwake with named arguments; its value, or its first row."""
-    return await connection.fetchval(*_call("select {}", function, arguments))
+    return await db.fetchval(*_call("select {}", function, arguments))
 
 
-async def rows(connection: Connection, function: str, **arguments: Any) -> list[Row]:
+async def rows(db: Connection, function: str, **arguments: Any) -> list[Row]:
     """Call a function of pgwake that returns a set."""
     statement = _call("select * from {}", function, arguments)
-    return [dict(row) for row in await connection.fetch(*statement)]
+    return [dict(row) for row in await db.fetch(*statement)]
 
 
-async def row_count(connection: Connection, function: str, **arguments: Any) -> int:
+async def row_count(db: Connection, function: str, **arguments: Any) -> int:
     """Call a function of pgwake, and count what it returns."""
     statement = _call("select count(*) from {}", function, arguments)
-    count: int = await connection.fetchval(*statement)
+    count: int = await db.fetchval(*statement)
     return count
 
 
@@ -41,7 +41,7 @@ def _call(statement: str, function: str, arguments: dict[str, Any]) -> tuple[Any
     return statement.format(f"pgwake.{function}({named})"), *arguments.values()
 
 
-async def insert(connection: Connection, kind: Any = "noop", **columns: Any) -> int:
+async def insert(db: Connection, kind: Any = "noop", **columns: Any) -> int:
     """Insert a job as a producer does, by plain SQL; its id.
 
     One that is to wait for nothing that is said waits for a parent that nobody knows.
@@ -52,26 +52,24 @@ async def insert(connection: Connection, kind: Any = "noop", **columns: Any) -> 
     names = ", ".join(columns)
     places = ", ".join(f"${n}" for n in range(1, len(columns) + 1))
     statement = f"insert into pgwake.jobs ({names}) values ({places}) returning id"
-    job_id: int = await connection.fetchval(statement, *columns.values())
+    job_id: int = await db.fetchval(statement, *columns.values())
     return job_id
 
 
-async def flush_statistics(connection: Connection) -> None:
+async def flush_statistics(db: Connection) -> None:
     """Have what the session has done so far in PostgreSQL's statistics of tables."""
-    if connection.get_server_version().major >= 15:
-        await connection.execute("select pg_stat_force_next_flush()")
+    if db.get_server_version().major >= 15:
+        await db.execute("select pg_stat_force_next_flush()")
         return
     # 14 has a collector, which a session tells at the end of a transaction, and which
     # is asked, no oftener than each half a second; nothing hastens it.
     for _ in range(2):
         await asyncio.sleep(0.6)
-        await connection.execute("select")
+        await db.execute("select")
 
 
-async def insert_many(
-    connection: Connection, count: int, queue: str = "default"
-) -> None:
-    await connection.execute(
+async def insert_many(db: Connection, count: int, queue: str = "default") -> None:
+    await db.execute(
         "insert into pgwake.jobs (kind, queue) select 'noop', $2"
         " from generate_series(1, $1::int)",
         count,
@@ -79,88 +77,109 @@ async def insert_many(
     )
 
 
-async def set_queue(
-    connection: Connection, name: str = "default", **policy: Any
-) -> None:
+async def set_queue(db: Connection, name: str = "default", **policy: Any) -> None:
     """Give a queue its policy row, or change it."""
+    await _set(db, "queues", name, policy)
+
+
+async def set_kind(db: Connection, name: str = "noop", **policy: Any) -> None:
+    """The same for a kind."""
+    await _set(db, "kinds", name, policy)
+
+
+async def _set(db: Connection, table: str, name: str, policy: dict[str, Any]) -> None:
     policy["name"] = name
     places = ", ".join(f"${n}" for n in range(1, len(policy) + 1))
     changes = ", ".join(f"{column} = excluded.{column}" for column in policy)
-    await connection.execute(
-        f"insert into pgwake.queues ({', '.join(policy)}) values ({places})"
+    await db.execute(
+        f"insert into pgwake.{table} ({', '.join(policy)}) values ({places})"
         f" on conflict (name) do update set {changes}",
         *policy.values(),
     )
 
 
 async def claim(
-    connection: Connection, count: int = 1, queue: str = "default", **arguments: Any
+    db: Connection, count: int = 1, queue: str = "default", **arguments: Any
 ) -> list[Row]:
     """Claim with claim_jobs."""
-    return await rows(connection, "claim_jobs", queue=queue, count=count, **arguments)
+    return await rows(db, "claim_jobs", queue=queue, count=count, **arguments)
 
 
-async def running(connection: Connection, **columns: Any) -> Row:
+async def claimed_ids(db: Connection, count: int = 100, **arguments: Any) -> list[int]:
+    """The same; the ids."""
+    return [job["id"] for job in await claim(db, count, **arguments)]
+
+
+async def complete(db: Connection, *jobs: Row) -> None:
+    """Complete running jobs."""
+    outcomes = await call(db, "complete_jobs", **pairs(*jobs))
+    assert outcomes == ["completed"] * len(jobs)
+
+
+async def child(db: Connection, *parents: int, **columns: Any) -> int:
+    """Insert a job that depends on others; its id."""
+    return await insert(db, depends_on=list(parents), **columns)
+
+
+async def running(db: Connection, **columns: Any) -> Row:
     """Insert a job and claim it; the claimed row. Nothing else may be due."""
-    job_id = await insert(connection, **columns)
+    job_id = await insert(db, **columns)
     queue = columns.get("queue", "default")
-    (job,) = await rows(connection, "claim_next_job", queue=queue, worker="w1")
+    (job,) = await rows(db, "claim_next_job", queue=queue, worker="w1")
     assert job["id"] == job_id
     return job
 
 
-async def job_in(connection: Connection, state: str, **columns: Any) -> int:
+async def job_in(db: Connection, state: str, **columns: Any) -> int:
     """Bring a job into a state, as far as there are functions for it; its id."""
     if state in ("waiting", "pending"):
-        return await insert(connection, status=state, **columns)
-    held = await running(connection, **columns)
+        return await insert(db, status=state, **columns)
+    held = await running(db, **columns)
     if state == "completed":
-        await call(connection, "complete_job", **pair(held))
+        await call(db, "complete_job", **pair(held))
     elif state == "failed":
-        await call(connection, "fail_job", **pair(held), retryable=False)
+        await call(db, "fail_job", **pair(held), retryable=False)
     elif state == "cancelled":
-        await call(connection, "cancel_job", job_id=held["id"])
-        await call(connection, "fail_job", **pair(held))
+        await call(db, "cancel_job", job_id=held["id"])
+        await call(db, "fail_job", **pair(held))
     job_id: int = held["id"]
-    assert await status(connection, job_id) == state
+    assert await status(db, job_id) == state
     return job_id
 
 
-async def claim_batch(connection: Connection, count: int = 1, **arguments: Any) -> Row:
+async def claim_batch(db: Connection, count: int = 1, **arguments: Any) -> Row:
     """Claim with claim_batch: its one row, with the ids of its jobs."""
     arguments = {"queue": "default", "count": count, **arguments}
     ids = "array(select j.id from unnest(jobs) as j) as ids"
     columns = f"{ids}, next_run_at, cursor, claimed_at"
     statement = _call(f"select {columns} from {{}}", "claim_batch", arguments)
-    (row,) = await connection.fetch(*statement)
+    (row,) = await db.fetch(*statement)
     return dict(row)
 
 
-async def job(connection: Connection, job_id: int) -> Row:
+async def job(db: Connection, job_id: int) -> Row:
     """The row of a job, wherever it lies."""
-    row = await connection.fetchrow("select * from pgwake.jobs where id = $1", job_id)
+    row = await db.fetchrow("select * from pgwake.jobs where id = $1", job_id)
     assert row is not None, f"job {job_id} is gone"
     return dict(row)
 
 
-async def status(connection: Connection, job_id: int) -> str:
-    found: str = (await job(connection, job_id))["status"]
+async def status(db: Connection, job_id: int) -> str:
+    found: str = (await job(db, job_id))["status"]
     return found
 
 
-async def leaf(connection: Connection, job_id: int) -> str:
+async def leaf(db: Connection, job_id: int) -> str:
     """The table that a job lies in."""
-    name: str = await connection.fetchval(
+    name: str = await db.fetchval(
         "select tableoid::regclass::text from pgwake.jobs where id = $1", job_id
     )
     return name.removeprefix("pgwake.")
 
 
-async def set_clock(connection: Connection, offset: str) -> None:
+async def set_clock(db: Connection, offset: str) -> None:
     """Move the queue's clock, as this session sees it."""
-    await connection.execute(
-        "select set_config('pgwake.clock_offset', $1, false)", offset
-    )
+    await db.execute("select set_config('pgwake.clock_offset', $1, false)", offset)
 
 
 @contextlib.contextmanager
@@ -177,10 +196,10 @@ def refused(
 
 
 async def waits(
-    connection: Connection, task: "asyncio.Task[Any]", observer: Connection
+    db: Connection, task: "asyncio.Task[Any]", observer: Connection
 ) -> None:
     """Wait until the task's statement, on `connection`, waits for a lock."""
-    pid = connection.get_server_pid()
+    pid = db.get_server_pid()
 
     async def is_blocked() -> bool:
         assert not task.done(), f"did not wait: {task}"
@@ -215,21 +234,19 @@ async def blocking(
 
 
 @contextlib.asynccontextmanager
-async def rolled_back(connection: Connection, **options: Any) -> AsyncIterator[None]:
+async def rolled_back(db: Connection, **options: Any) -> AsyncIterator[None]:
     """Do what the block does in a transaction that is rolled back at its end."""
-    transaction = connection.transaction(**options)
+    transaction = db.transaction(**options)
     await transaction.start()
     yield
     await transaction.rollback()
 
 
 @contextlib.asynccontextmanager
-async def row_locked(connection: Connection, job_id: int) -> AsyncIterator[None]:
+async def row_locked(db: Connection, job_id: int) -> AsyncIterator[None]:
     """Hold the lock of a job's row, in a transaction as long as the block."""
-    async with connection.transaction():
-        await connection.execute(
-            "select from pgwake.jobs where id = $1 for update", job_id
-        )
+    async with db.transaction():
+        await db.execute("select from pgwake.jobs where id = $1 for update", job_id)
         yield
 
 
@@ -249,24 +266,24 @@ def pair(job: Row) -> dict[str, Any]:
 class Listener:
     """What a session that LISTENs hears, without waiting for time to pass."""
 
-    def __init__(self, connection: Connection, channel: str) -> None:
-        self._connection = connection
+    def __init__(self, db: Connection, channel: str) -> None:
+        self._connection = db
         self._channel = channel
         self._payloads: list[str] = []
         self._arrived = asyncio.Event()
 
     @classmethod
-    async def start(cls, connection: Connection, channel: str = "pgwake") -> "Listener":
-        listener = cls(connection, channel)
-        await connection.add_listener(channel, listener._hear)
+    async def start(cls, db: Connection, channel: str = "pgwake") -> "Listener":
+        listener = cls(db, channel)
+        await db.add_listener(channel, listener._hear)
         return listener
 
     @classmethod
-    async def with_bells(cls, connection: Connection, *queues: str) -> "Listener":
+    async def with_bells(cls, db: Connection, *queues: str) -> "Listener":
         """Like a worker that sleeps on these queues."""
-        listener = await cls.start(connection)
+        listener = await cls.start(db)
         for queue in queues:
-            assert await call(connection, "park", queue=queue)
+            assert await call(db, "park", queue=queue)
         return listener
 
     def _hear(
@@ -292,9 +309,9 @@ class Listener:
         return [json.loads(payload) for payload in await self.heard()]
 
 
-async def sweep(connection: Connection, offset: str | None = None) -> int:
+async def sweep(db: Connection, offset: str | None = None) -> int:
     """Sweep, having moved the clock if an offset is given; how many jobs it took."""
     if offset is not None:
-        await set_clock(connection, offset)
-    swept = await rows(connection, "sweep_expired_leases")
+        await set_clock(db, offset)
+    swept = await rows(db, "sweep_expired_leases")
     return sum(row["job_count"] for row in swept)

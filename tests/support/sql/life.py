@@ -51,8 +51,7 @@ class Life:
         """Call a function; its rows, or the values of its one column."""
         named = ", ".join(f"{name} => %({name})s" for name in arguments)
         rows = session.execute(
-            f"select f.* from pgwake.{function}({named}) as f",
-            arguments,
+            f"select f.* from pgwake.{function}({named}) as f", arguments
         ).fetchall()
         self.called.add(function)
         return [row[0] if len(row) == 1 else row for row in rows]
@@ -215,11 +214,7 @@ def run(life: Life) -> None:
     ((child, lease_id),) = life.claim("family", worker="w1")
     life.keep(worker, "get_parent_results", job_id=child)
     life.keep(
-        worker,
-        "complete_jobs",
-        job_ids=[child],
-        lease_ids=[lease_id],
-        results=["1e2"],
+        worker, "complete_jobs", job_ids=[child], lease_ids=[lease_id], results=["1e2"]
     )
     life.keep(worker, "snooze_job", **life.one("a"), delay="90 minutes")
     pair = life.one("b")

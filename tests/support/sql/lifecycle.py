@@ -14,11 +14,7 @@ from uuid import UUID
 
 import psycopg
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    initialize,
-    invariant,
-    rule,
-)
+from hypothesis.stateful import initialize, invariant, rule
 
 from support.sql.comparison import COUNTED, TALLIED
 from support.sql.schedule_rules import ScheduleRules

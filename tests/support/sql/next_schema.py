@@ -67,10 +67,7 @@ def make_next_schema(directory: Path) -> Path:
         ),
     )
     last = f"\\ir migrations/{SCHEMA_VERSION}.sql\n"
-    _change(
-        sql / "install.sql",
-        (last, f"{last}\\ir migrations/{NEXT_VERSION}.sql\n"),
-    )
+    _change(sql / "install.sql", (last, f"{last}\\ir migrations/{NEXT_VERSION}.sql\n"))
     _change(
         sql / "functions/finish/index.sql",
         (

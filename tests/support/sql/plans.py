@@ -39,7 +39,7 @@ class Case:
     bound: int
 
 
-async def buffers(connection: Connection, function: str, **arguments: Any) -> int:
+async def buffers(db: Connection, function: str, **arguments: Any) -> int:
     """Call a function of pgwake; the buffers that it touched, with all it calls.
 
     In a transaction that is rolled back. The first call in a session reads catalogs
@@ -50,9 +50,9 @@ async def buffers(connection: Connection, function: str, **arguments: Any) -> in
     explain = f"explain (analyze, buffers, format json) {statement}"
     touched = 0
     for _ in range(2):
-        transaction = connection.transaction()
+        transaction = db.transaction()
         await transaction.start()
-        plan = await connection.fetchval(explain, *arguments.values())
+        plan = await db.fetchval(explain, *arguments.values())
         touched = _touched(json.loads(plan)[0]["Plan"])
         await transaction.rollback()
     return touched
@@ -91,15 +91,15 @@ def _nodes(plan: Row) -> Iterator[Row]:
 class Explained:
     """A superuser's session that tells of every statement, nested ones too."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self, db: Connection) -> None:
+        self.connection = db
         self._statements: list[Statement] = []
 
     @classmethod
-    async def start(cls, connection: Connection) -> Self:
-        explained = cls(connection)
-        await connection.execute(AUTO_EXPLAIN)
-        connection.add_log_listener(explained._hear)
+    async def start(cls, db: Connection) -> Self:
+        explained = cls(db)
+        await db.execute(AUTO_EXPLAIN)
+        db.add_log_listener(explained._hear)
         return explained
 
     def _hear(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
@@ -118,17 +118,17 @@ class Explained:
 
 async def check_case(explained: Explained, case: Case) -> None:
     """Hold a call to its indexes and its bound, whatever the planner knows."""
-    connection = explained.connection
+    db = explained.connection
     for statistics, off in itertools.product(STATISTICS, JOINS):
-        transaction = connection.transaction()
+        transaction = db.transaction()
         await transaction.start()
-        await _set_statistics(connection, STATISTICS[statistics])
+        await _set_statistics(db, STATISTICS[statistics])
         if off:
-            await connection.execute(f"set local enable_{off} = off")
-        await connection.execute("discard plans")
-        await connection.execute("savepoint before")
-        await connection.fetch(f"select {case.call}")  # reads catalogs too
-        await connection.execute("rollback to before")
+            await db.execute(f"set local enable_{off} = off")
+        await db.execute("discard plans")
+        await db.execute("savepoint before")
+        await db.fetch(f"select {case.call}")  # reads catalogs too
+        await db.execute("rollback to before")
         statements = await explained.run(f"select {case.call}")
         await transaction.rollback()
 
@@ -139,9 +139,9 @@ async def check_case(explained: Explained, case: Case) -> None:
         assert touched <= case.bound, (what, [(s.buffers, s.text) for s in statements])
 
 
-async def _set_statistics(connection: Connection, state: str) -> None:
+async def _set_statistics(db: Connection, state: str) -> None:
     if state:
-        await connection.execute(f"""
+        await db.execute(f"""
             delete from pg_statistic where starelid = 'pgwake.jobs_live'::regclass
               or starelid = 'pgwake.jobs_claim_idx'::regclass;
             update pg_class set {state}

@@ -87,8 +87,7 @@ class SharedDatabase:
         self._name = self.url.rpartition("/")[2]
         self._cleaner = self._held.enter_context(
             psycopg.connect(
-                database_url(self._server, self._name, role="postgres"),
-                autocommit=True,
+                database_url(self._server, self._name, role="postgres"), autocommit=True
             )
         )
         self._cleaner.execute("set session_replication_role = replica")  # no triggers

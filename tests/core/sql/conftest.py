@@ -4,6 +4,7 @@ from support.sql.fixtures import (  # noqa: F401
     connect,
     database,
     db,
+    old_snapshot,
     other,
     pytest_ignore_collect,
     pytest_itemcollected,

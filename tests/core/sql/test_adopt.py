@@ -14,7 +14,7 @@ from support.sql.copies import clone, restore
 from support.sql.fixtures import fixture
 from support.sql.helpers import call, claim, insert, pair, refused, row_count, running
 
-pytestmark = pytest.mark.own_database  # which is copied while nobody is connected to it
+pytestmark = pytest.mark.own_database  # copied while nobody is connected
 
 CLAIMS = ["claim_next_job()", "claim_jobs('default', 2)", "claim_batch('default', 2)"]
 # What a database holds, but for what tells it from others.

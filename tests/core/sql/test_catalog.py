@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support import CHECKOUT, Connection
 from support.readme import function_files
-from support.sql.life import ADMIN
+from support.sql.life import ADMIN, words
 
 SIGNATURES = {
     "adopt": ("INOUT environment text, guard boolean, OUT identity text -> record"),
@@ -191,33 +191,23 @@ SIGNATURES = {
     "unwatch": "-> void",
     "watch": "-> void",
 }
-INTERNAL = {"after_change_queues", "after_insert_jobs", "analyze_jobs", "announce"}
-INTERNAL |= {"append_error", "bell_key", "check_cursor", "check_leases", "claim_cost"}
-INTERNAL |= {"crash_jobs", "dead_lanes", "end_job", "finished_slot", "fold_tallies"}
-INTERNAL |= {"force_end_job", "get_audience", "is_announced", "lease_outcome"}
-INTERNAL |= {"is_bell_held", "is_watched"}
-INTERNAL |= {"pass_baton", "raise_invalid", "raise_outcome", "ring", "session_cursors"}
-INTERNAL |= {"status_event"}
-INTERNAL |= {"after_change_jobs", "after_truncate_jobs", "look_at_pending"}
-INTERNAL |= {"sum_tallies", "after_change_limits", "before_insert_jobs"}
-INTERNAL |= {"error_fingerprint", "free_all_keys", "free_keys", "get_policy"}
-INTERNAL |= {"status_back"}
-INTERNAL |= {"admit_claim", "look_at_keys", "look_cost", "next_place", "open_keys"}
-INTERNAL |= {"refuse_claim", "try_crash_jobs"}
-INTERNAL |= {"ask_workers", "redrive_failed"}
-INTERNAL |= {"explain_attempts", "explain_end", "explain_key", "explain_limits"}
-INTERNAL |= {"explain_place", "explain_policy", "explain_run", "explain_wait"}
-INTERNAL |= {"explain_workers", "forget_stale_reports", "is_live", "note_bounces"}
-INTERNAL |= {"say_jobs", "say_name", "say_time"}
-INTERNAL |= {"payload_problem", "type_problem"}
-INTERNAL |= {"cron_problem"}
-INTERNAL |= {"free_children", "note_children", "send_webhooks"}
-INTERNAL |= {"count_crashed", "oldest_snapshot_at"}
-INTERNAL |= {"check_adopted", "clock_offset", "database_identity", "is_adopted"}
-INTERNAL |= {"lock_tables", "say_holders"}
-INTERNAL |= {"diagnose_bells", "diagnose_leases", "diagnose_leaves", "diagnose_pins"}
-INTERNAL |= {"diagnose_queues", "diagnose_schema", "diagnose_server"}
-INTERNAL |= {"explain_parents", "look_at_children", "open_children"}
+INTERNAL = words("""
+admit_claim after_change_jobs after_change_limits after_change_queues
+after_insert_jobs after_truncate_jobs analyze_jobs announce append_error ask_workers
+before_insert_jobs bell_key check_adopted check_cursor check_leases claim_cost
+clock_offset count_crashed crash_jobs cron_problem database_identity dead_lanes
+diagnose_bells diagnose_leases diagnose_leaves diagnose_pins diagnose_queues
+diagnose_schema diagnose_server end_job error_fingerprint explain_attempts explain_end
+explain_key explain_limits explain_parents explain_place explain_policy explain_run
+explain_wait explain_workers finished_slot fold_tallies force_end_job
+forget_stale_reports free_all_keys free_children free_keys get_audience get_policy
+is_adopted is_announced is_bell_held is_live is_watched lease_outcome lock_tables
+look_at_children look_at_keys look_at_pending look_cost next_place note_bounces
+note_children oldest_snapshot_at open_children open_keys pass_baton payload_problem
+raise_invalid raise_outcome redrive_failed refuse_claim ring say_holders say_jobs
+say_name say_time send_webhooks session_cursors status_back status_event sum_tallies
+try_crash_jobs type_problem
+""")
 
 CLAIMED_JOB = [
     ("id", "bigint"),

@@ -25,7 +25,7 @@ from support.sql.helpers import (
 )
 from support.sql.plans import buffers
 
-pytestmark = pytest.mark.own_database  # where no test before has left dead entries
+pytestmark = pytest.mark.own_database  # no dead entries of other tests
 
 BATCH = {"queue": "default", "count": 100}
 GARBAGE: list[Any] = [
@@ -41,15 +41,6 @@ GARBAGE: list[Any] = [
     {"places": {"0": ["2026-01-01", 1e30]}},
     {"next_at": ["soon"]},
 ]
-
-
-@fixture
-async def old_snapshot(connect: Connect) -> Connection:
-    """A session with an old snapshot, under which nothing dead can be removed."""
-    holder = await connect()
-    await holder.execute("begin isolation level repeatable read")
-    await holder.fetchval("select pg_current_xact_id()::text")
-    return holder
 
 
 async def insert_shuffled(db: Connection, count: int, queue: str = "default") -> None:

@@ -28,6 +28,8 @@ from support.sql.helpers import (
     sweep,
 )
 
+REPLACE = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
+
 
 async def set_limit(db: Connection, key: str, most: int) -> None:
     await db.execute(
@@ -274,9 +276,8 @@ async def test_a_job_that_replaces_a_waiting_one_waits_for_its_own_key(
     db: Connection,
 ) -> None:
     held = await running(db, concurrency_key="b")
-    arguments = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
-    job_id = await call(db, "enqueue", **arguments, concurrency_key="a")
-    again = await call(db, "enqueue", **arguments, concurrency_key="b")
+    job_id = await call(db, "enqueue", **REPLACE, concurrency_key="a")
+    again = await call(db, "enqueue", **REPLACE, concurrency_key="b")
     assert again == job_id
     assert await claimed_ids(db) == []
     await complete(db, held)
@@ -286,8 +287,7 @@ async def test_a_job_that_replaces_a_waiting_one_waits_for_its_own_key(
 async def test_a_job_that_replaces_a_running_one_waits_for_its_end(
     db: Connection,
 ) -> None:
-    arguments = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
-    arguments["concurrency_key"] = "a"
+    arguments = {**REPLACE, "concurrency_key": "a"}
     await call(db, "enqueue", **arguments)
     (held,) = await claim(db)
     new = await call(db, "enqueue", **arguments)

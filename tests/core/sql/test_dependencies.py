@@ -29,6 +29,8 @@ from support.sql.helpers import (
     status,
 )
 
+REPLACE = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
+
 
 async def fail(db: Connection, held: Row) -> None:
     await call(db, "fail_job", **pair(held), retryable=False)
@@ -352,11 +354,10 @@ async def test_there_are_no_cycles(db: Connection) -> None:
             f" ('k', array[{own + 1}]), ('k', array[{own}])"
         )
 
-    arguments = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
-    first = await call(db, "enqueue", **arguments)
+    first = await call(db, "enqueue", **REPLACE)
     second = await child(db, first)
     with refused("PW003") as caught:
-        await call(db, "enqueue", **arguments, depends_on=[second])
+        await call(db, "enqueue", **REPLACE, depends_on=[second])
     assert f"job {first} depends on job {second}, which is not older" in str(
         caught.value
     )
@@ -377,10 +378,9 @@ async def test_one_bad_child_in_a_batch_is_named(db: Connection) -> None:
 
 async def test_a_replaced_child_waits_for_its_new_parents_only(db: Connection) -> None:
     old, new = await insert(db), await insert(db)
-    arguments = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
-    job_id = await call(db, "enqueue", **arguments, depends_on=[old])
+    job_id = await call(db, "enqueue", **REPLACE, depends_on=[old])
     first, second = await claim(db, 100)
-    again = await call(db, "enqueue", **arguments, depends_on=[new])
+    again = await call(db, "enqueue", **REPLACE, depends_on=[new])
     assert again == job_id
     await fail(db, first)
     assert await claimed_ids(db) == []
@@ -393,10 +393,9 @@ async def test_a_replaced_child_waits_for_its_old_parents_no_more(
     db: Connection,
 ) -> None:
     old, new = await insert(db), await insert(db)
-    arguments = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
-    job_id = await call(db, "enqueue", **arguments, depends_on=[old])
+    job_id = await call(db, "enqueue", **REPLACE, depends_on=[old])
     first, second = await claim(db, 100)
-    await call(db, "enqueue", **arguments, depends_on=[new])
+    await call(db, "enqueue", **REPLACE, depends_on=[new])
     await complete(db, second)
     assert await claimed_ids(db) == [job_id]
     await complete(db, first)
@@ -407,10 +406,9 @@ async def test_one_that_is_replaced_without_parents_waits_for_none(
     db: Connection,
 ) -> None:
     parent = await insert(db)
-    arguments = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
-    job_id = await call(db, "enqueue", **arguments, depends_on=[parent])
+    job_id = await call(db, "enqueue", **REPLACE, depends_on=[parent])
     (held,) = await claim(db)
-    assert await call(db, "enqueue", **arguments) == job_id
+    assert await call(db, "enqueue", **REPLACE) == job_id
     assert await claimed_ids(db) == [job_id]
     await fail(db, held)
     assert await claimed_ids(db) == []
@@ -421,9 +419,8 @@ async def test_a_pending_job_can_be_replaced_by_one_that_has_parents(
     db: Connection,
 ) -> None:
     parent = await insert(db)
-    arguments = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
-    job_id = await call(db, "enqueue", **arguments)
-    await call(db, "enqueue", **arguments, depends_on=[parent])
+    job_id = await call(db, "enqueue", **REPLACE)
+    await call(db, "enqueue", **REPLACE, depends_on=[parent])
     (held,) = await claim(db, 100)
     await complete(db, held)
     assert await claimed_ids(db) == [job_id]

@@ -7,12 +7,13 @@ import psycopg
 import pytest
 
 from pgwake.database.embedded import EmbeddedServer
-from support import Connect, Connection, database_url
+from support import Connection, database_url
 from support.sql.fixtures import fixture
 from support.sql.helpers import call, claim, claim_batch, insert, pairs
 from support.sql.plans import Case, Explained, buffers, check_case
 
-pytestmark = pytest.mark.timeout(120)
+# No dead rows of other tests.
+pytestmark = [pytest.mark.timeout(120), pytest.mark.own_database]
 
 LEASE = "00000000-0000-0000-0000-000000000001"
 # Job 0 completed, 1 runs, 2 failed; the others wait in a queue of their own, each for
@@ -122,12 +123,10 @@ async def test_a_child_that_has_many_parents_costs_each_of_them_the_same(
         assert await claim(db) == []
 
 
+@pytest.mark.usefixtures("old_snapshot")
 async def test_an_old_snapshot_makes_no_cliff_of_dead_looks_at_children(
-    connect: Connect, db: Connection
+    db: Connection,
 ) -> None:
-    holder = await connect()
-    await holder.execute("begin isolation level repeatable read")
-    await holder.fetchval("select pg_current_xact_id()::text")
     parent = await insert(db, queue="parents")
     await db.execute(
         "insert into pgwake.jobs (kind, depends_on)"

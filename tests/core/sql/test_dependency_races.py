@@ -30,6 +30,8 @@ from support.sql.helpers import (
     waits,
 )
 
+REPLACE = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
+
 COMPLETED = ["completed"]
 
 
@@ -245,12 +247,11 @@ async def test_a_child_replaced_while_its_parent_ends_goes_by_its_new_parents(
     connect: Connect, db: Connection
 ) -> None:
     old, new = await running_parent(db), await running_parent(db)
-    arguments = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
-    job_id = await call(db, "enqueue", **arguments, depends_on=[old["id"]])
+    job_id = await call(db, "enqueue", **REPLACE, depends_on=[old["id"]])
     assert await claimed_ids(db) == []
     ending, replacing = await connect(), await connect()
     async with ending.transaction(), replacing.transaction():
-        await call(replacing, "enqueue", **arguments, depends_on=[new["id"]])
+        await call(replacing, "enqueue", **REPLACE, depends_on=[new["id"]])
         await call(ending, "fail_job", **pair(old), retryable=False)
         assert await claimed_ids(db) == []
     assert await ids_later(db) == []

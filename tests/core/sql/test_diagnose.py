@@ -31,7 +31,7 @@ from support.sql.helpers import (
     set_queue,
 )
 
-pytestmark = pytest.mark.own_database  # which looks for sessions, dead rows and more
+pytestmark = pytest.mark.own_database  # looks at sessions and dead rows
 
 __all__ = ["empty_database"]
 
@@ -66,6 +66,10 @@ async def finding(db: Connection, check: str, **arguments: Any) -> Row:
     assert row["check_name"] == check, row
     assert row["problem"]
     return row
+
+
+async def is_gone(db: Connection, **arguments: Any) -> bool:
+    return not await found(db, **arguments)
 
 
 async def mend(db: Connection, row: Row, **arguments: Any) -> None:
@@ -269,11 +273,7 @@ async def test_a_session_with_an_old_snapshot_is_found(
     row = await finding(db, "old_snapshot", **pins, fail_after=timedelta(0))
     assert row["severity"] == "error"
     await db.execute(row["fix"])
-
-    async def is_gone() -> bool:
-        return not await found(db, **pins)
-
-    await wait_for(is_gone)
+    await wait_for(lambda: is_gone(db, **pins))
 
 
 async def test_a_prepared_transaction_is_found(
@@ -427,11 +427,7 @@ async def test_a_session_that_holds_a_bell_as_no_client_should_is_found(
     assert f"session {holder.get_server_pid()}" in row["problem"]
     assert what in row["problem"]
     await db.execute(row["fix"])
-
-    async def is_gone() -> bool:
-        return not await found(db)
-
-    await wait_for(is_gone)
+    await wait_for(lambda: is_gone(db))
 
 
 async def tomorrow(db: Connection) -> Any:

@@ -15,7 +15,7 @@ from pgwake.database.statements import SCHEMA_VERSION
 from support import CHECKOUT, OWNER, Connect, Connection, database_url, psql
 from support.sql.helpers import call, claim, insert, insert_many, pairs, refused
 
-pytestmark = pytest.mark.own_database  # whose schema is changed
+pytestmark = pytest.mark.own_database  # changes the schema
 
 INSTALL = str(CHECKOUT / "sql" / "install.sql")
 

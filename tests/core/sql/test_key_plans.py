@@ -7,12 +7,13 @@ import psycopg
 import pytest
 
 from pgwake.database.embedded import EmbeddedServer
-from support import Connect, Connection, database_url
+from support import Connection, database_url
 from support.sql.fixtures import fixture
 from support.sql.helpers import call, claim, claim_batch, insert, pairs, set_queue
 from support.sql.plans import Case, Explained, buffers, check_case
 
-pytestmark = pytest.mark.timeout(120)
+# No dead rows of other tests.
+pytestmark = [pytest.mark.timeout(120), pytest.mark.own_database]
 
 # Key "a": half of it is scheduled at a higher priority, the others are due. Key "full"
 # has no room. Keys 1 to 20 have a job each.
@@ -127,12 +128,8 @@ async def test_a_busy_key_with_5000_jobs_costs_the_next_one_nothing(
     assert await db.fetchval("select count(*) from pgwake.looks") == 0
 
 
-async def test_an_old_snapshot_makes_no_cliff_of_dead_looks(
-    connect: Connect, db: Connection
-) -> None:
-    holder = await connect()
-    await holder.execute("begin isolation level repeatable read")
-    await holder.fetchval("select pg_current_xact_id()::text")
+@pytest.mark.usefixtures("old_snapshot")
+async def test_an_old_snapshot_makes_no_cliff_of_dead_looks(db: Connection) -> None:
     await db.execute(
         "insert into pgwake.looks select 'default', now() - interval '1 minute',"
         " 'gone' from generate_series(1, 20000)"

@@ -110,6 +110,7 @@ async def test_less_than_no_group_is_refused(db: Connection) -> None:
         await rows(db, "list_failed", max_groups=-1)
 
 
+@pytest.mark.own_database
 async def test_it_reads_the_index_and_one_job_a_group(db: Connection) -> None:
     await db.execute(
         "insert into pgwake.jobs (kind, status, finished_at, fingerprint, errors)"

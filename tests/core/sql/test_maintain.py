@@ -15,6 +15,8 @@ from support.sql.helpers import (
     status,
 )
 
+pytestmark = pytest.mark.own_database  # nothing of other tests to analyze
+
 STEPS = {"sweep": 1, "fold": 2, "retention": 3, "analyze": 4, "recount": 5}
 
 

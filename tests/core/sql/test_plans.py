@@ -20,6 +20,8 @@ from support.sql.helpers import (
     set_clock,
 )
 
+pytestmark = pytest.mark.own_database  # no statistics of other tests
+
 SCANNED = """
 select relname, seq_tup_read from pg_stat_xact_user_tables
 where schemaname = 'pgwake' and relname like 'jobs\\_%' and seq_tup_read > 0

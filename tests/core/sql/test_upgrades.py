@@ -24,7 +24,7 @@ from support.sql import release
 from support.sql.helpers import call, claim, insert, insert_many, pairs, refused
 from support.sql.next_schema import NEXT_VERSION, make_next_schema
 
-pytestmark = pytest.mark.own_database  # whose schema is changed
+pytestmark = pytest.mark.own_database  # changes the schema
 
 __all__ = ["empty_database"]
 

@@ -111,6 +111,15 @@ async def other(connect: Connect) -> Connection:
     return await connect()
 
 
+@fixture
+async def old_snapshot(connect: Connect) -> Connection:
+    """A session with an old snapshot, under which nothing dead can be removed."""
+    holder = await connect()
+    await holder.execute("begin isolation level repeatable read")
+    await holder.fetchval("select pg_current_xact_id()::text")
+    return holder
+
+
 @pytest.fixture
 def session(role_url: RoleUrl, admin_url: str) -> Iterator[Login]:
     """Open a session by one of LOGINS; app_stranger sees the schema, no more."""

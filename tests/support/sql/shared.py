@@ -18,16 +18,15 @@ from pgwake.database.embedded import EmbeddedServer
 from support import Connection, database_url
 from support.clones import cloned, roll_back_prepared
 
-# Their rows are the template's. A test that changes the first two has the database
-# thrown away.
+# Their rows are the template's: if the first two change, the database is thrown away.
 TEMPLATES_OWN = ["schema_version", "installation", "ring_slots"]
 
 # A row of a catalog that was added or changed has a new xmin, one that went is missed
 # by the count. Of pg_class what truncate and analyze do not change.
 CATALOGS = """
 pg_attrdef pg_attribute pg_constraint pg_db_role_setting pg_default_acl pg_depend
-pg_event_trigger pg_extension pg_index pg_inherits pg_policy pg_proc pg_publication
-pg_rewrite pg_trigger pg_type
+pg_description pg_event_trigger pg_extension pg_index pg_inherits pg_policy pg_proc
+pg_publication pg_rewrite pg_trigger pg_type
 """
 FINGERPRINT = " union all ".join(
     [
@@ -108,7 +107,7 @@ class SharedDatabase:
             self.url = ""
             return
         filled = ", ".join(f"exists (select from {table})" for table in self._tables)
-        (found,) = self._cleaner.execute(f"select array[{filled}]").fetchone()  # type: ignore[misc]
+        found = self._cleaner.execute(f"select {filled}").fetchone() or ()
         statements = [
             f"delete from {table}"
             for table, is_filled in zip(self._tables, found, strict=True)

@@ -41,7 +41,7 @@ class Connect(Protocol):
 
 async def wait_for(
     condition: Callable[[], Awaitable[object]],
-    timeout: float = 5,  # noqa: ASYNC109, a caller's own would hide what was awaited
+    timeout: float = 15,  # noqa: ASYNC109, a caller's own would hide what was awaited
 ) -> None:
     """Ask until the answer is true; for what sets no event in this process."""
     try:

@@ -15,6 +15,7 @@ from support.sql.helpers import (
     job_in,
     pair,
     pairs,
+    put_off_sweep,
     refused,
     rolled_back,
     rows,
@@ -197,7 +198,7 @@ async def test_a_refused_job_is_put_off_for_longer_and_longer_and_says_why(
         await call(db, "release_jobs", **pairs(held), reason="refused")
         row = await job(db, held["id"])
         seconds = (row["run_at"] - at).total_seconds()
-        assert 2 ** (bounces - 1) <= seconds < 2 ** (bounces - 1) + 0.5
+        assert 2 ** (bounces - 1) <= seconds < 2**bounces
         assert len(row["errors"]) == 1
 
 
@@ -237,6 +238,7 @@ async def test_a_sweep_that_left_many_is_not_repeated_at_once(
     await insert(db, "good")
     await claim(db, worker="w2")
     assert await sweep(db, "1 hour") == 1
+    await put_off_sweep(db)
 
     await insert(db, "good")
     await claim(db, worker="w2")

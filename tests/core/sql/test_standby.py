@@ -38,7 +38,7 @@ async def test_statistics_and_metrics_are_answered_and_after_promotion_claims(
                 )
             )
 
-        await wait_for(has_followed, 10)
+        await wait_for(has_followed)
         return reader
 
     # The database may be newer than the standby.
@@ -70,7 +70,7 @@ async def test_a_standby_says_what_it_is_and_is_found_where_it_keeps_dead_rows(
             *("trigger_off", "read_only")
         ]
 
-    await wait_for(has_followed, 10)
+    await wait_for(has_followed)
     on_standby = await connect(database_url(standby, "postgres", role="postgres"))
     reader = await connect(url)
     await reader.execute("begin isolation level repeatable read")
@@ -84,12 +84,12 @@ async def test_a_standby_says_what_it_is_and_is_found_where_it_keeps_dead_rows(
     await on_standby.execute("alter system set wal_receiver_status_interval = 1")
     await on_standby.execute("alter system set hot_standby_feedback = on")
     await on_standby.execute("select pg_reload_conf()")
-    await wait_for(lambda: is_found("standby_feedback"), 10)
+    await wait_for(lambda: is_found("standby_feedback"))
     admin = await connect(own_server.socket_url)
     await admin.execute("select pg_create_physical_replication_slot('copy')")
     await on_standby.execute("alter system set primary_slot_name = 'copy'")
     await on_standby.execute("select pg_reload_conf()")
-    await wait_for(lambda: is_found("replication_slot"), 10)
+    await wait_for(lambda: is_found("replication_slot"))
     standby.stop("immediate")  # else it takes its wish back
 
     async def is_idle() -> bool:

@@ -309,6 +309,19 @@ class Listener:
         return [json.loads(payload) for payload in await self.heard()]
 
 
+async def put_off_sweep(db: Connection) -> None:
+    """Put the next sweep off by a minute, if it is put off at all.
+
+    It is by twenty times what the last one took, which may be less than what a busy
+    machine takes until the next statement.
+    """
+    await db.execute(
+        "select set_config('pgwake.sweep_at',"
+        " (clock_timestamp() + interval '59 s')::text, false)"
+        " where current_setting('pgwake.sweep_at', true) <> ''"
+    )
+
+
 async def sweep(db: Connection, offset: str | None = None) -> int:
     """Sweep, having moved the clock if an offset is given; how many jobs it took."""
     if offset is not None:

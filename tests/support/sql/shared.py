@@ -39,8 +39,9 @@ FINGERPRINT = " union all ".join(
         select string_agg(n::text, ' ' order by n.oid) from pg_namespace as n
         where n.nspname !~ '^pg_(toast_)?temp_'
         union all
-        select string_agg((to_jsonb(c) - '{relfilenode,relpages,reltuples,
-          relallvisible,relallfrozen,relfrozenxid,relminmxid}'::text[])::text, ' '
+        select string_agg(row(c.oid, c.relname, c.relnamespace, c.relowner, c.relkind,
+          c.relpersistence, c.relacl, c.reloptions, c.relam, c.reltablespace,
+          c.relhasrules, c.relhastriggers, c.relrowsecurity, c.relreplident)::text, ' '
           order by c.oid)
         from pg_class as c where c.oid >= 16384
         union all

@@ -11,13 +11,13 @@
 \set ON_ERROR_STOP on
 begin isolation level read committed read write;
 
--- Not what a role or a database sets for others.
+-- Not what a role or a database sets for others; time-outs first, before they pass.
+set local idle_in_transaction_session_timeout = 0;
+set local statement_timeout = 0;
 set local client_min_messages = warning;
 set local search_path = pg_catalog, pg_temp;
 set local standard_conforming_strings = on;
 set local check_function_bodies = on;
-set local statement_timeout = 0;
-set local idle_in_transaction_session_timeout = 0;
 do $timeout$
 begin
   if current_setting('transaction_timeout', true) is not null then  -- from PostgreSQL 17 on

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from core.sql.test_install import empty_database
+from full.sql.test_install import empty_database
 from pgwake import Registry
 from pgwake.cli.main import app
 from pgwake.database.install import install

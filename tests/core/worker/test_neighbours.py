@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from core.sql.test_install import CATALOG, contents, empty_database
+from full.sql.test_install import CATALOG, contents, empty_database
 from pgwake import Worker
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install

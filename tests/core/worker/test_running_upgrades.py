@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from core.sql.test_install import empty_database
+from full.sql.test_install import empty_database
 from pgwake import Job, Queue, Registry
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install

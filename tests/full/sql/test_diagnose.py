@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from core.sql.test_install import empty_database
+from full.sql.test_install import empty_database
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from pgwake.database.statements import SCHEMA_VERSION

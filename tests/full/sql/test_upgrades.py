@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from core.sql.test_install import (
+from full.sql.test_install import (
     CATALOG,
     INSTALL,
     contents,
@@ -276,10 +276,10 @@ async def test_who_does_not_own_the_schema_is_told_who_does(
 ROLE_SETTINGS = {
     "default_transaction_isolation": "serializable",
     "default_transaction_read_only": "on",
-    "statement_timeout": "20ms",
+    "statement_timeout": "200ms",
     "lock_timeout": "10ms",
-    "idle_in_transaction_session_timeout": "20ms",
-    "transaction_timeout": "100ms",  # from PostgreSQL 17 on
+    "idle_in_transaction_session_timeout": "500ms",
+    "transaction_timeout": "400ms",  # from PostgreSQL 17 on
     "standard_conforming_strings": "off",
     "check_function_bodies": "off",
     "search_path": "nowhere",

@@ -1,27 +1,67 @@
-"""pgwake: a job queue in PostgreSQL, with an asyncio worker that sleeps until woken."""
+"""pgwake: a job queue in PostgreSQL, with an asyncio worker that sleeps until woken.
 
-from pgwake.engine.worker import Worker
-from pgwake.errors import (
-    ConfigurationError,
-    DuplicateJobError,
-    InvalidArgumentError,
-    InvalidScheduleError,
-    LeaseLostError,
-    NoSuchJobError,
-    PgwakeError,
-    WaitTimeoutError,
-)
-from pgwake.jobs.job import Job, ParentResult
-from pgwake.jobs.outcomes import Discard, Retry, Snooze
-from pgwake.jobs.registry import Registry, job
-from pgwake.jobs.task import Task
-from pgwake.produce.defaults import default_queue, set_default_queue
-from pgwake.produce.new_job import NewJob
-from pgwake.produce.queue import AsyncQueue, Queue, SyncQueue
-from pgwake.produce.waiting import Ended
-from pgwake.settings import Settings
-from pgwake.ticks import next_ticks
+A name is loaded when it is first asked for, so that who only enqueues loads no worker,
+no HTTP and no command line. To add one: into the imports, which type checkers read,
+into _HOMES and into __all__; a test compares the three.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from pgwake.version import __version__
+
+if TYPE_CHECKING:
+    from pgwake.engine.worker import Worker
+    from pgwake.errors import (
+        ConfigurationError,
+        DuplicateJobError,
+        InvalidArgumentError,
+        InvalidScheduleError,
+        LeaseLostError,
+        NoSuchJobError,
+        PgwakeError,
+        WaitTimeoutError,
+    )
+    from pgwake.jobs.job import Job, ParentResult
+    from pgwake.jobs.outcomes import Discard, Retry, Snooze
+    from pgwake.jobs.registry import Registry, job
+    from pgwake.jobs.task import Task
+    from pgwake.produce.defaults import default_queue, set_default_queue
+    from pgwake.produce.new_job import NewJob
+    from pgwake.produce.queue import AsyncQueue, Queue, SyncQueue
+    from pgwake.produce.waiting import Ended
+    from pgwake.settings import Settings
+    from pgwake.ticks import next_ticks
+else:
+    # In here, since type checkers would take it for the home of any name at all.
+    _HOMES = {
+        "engine.worker": "Worker",
+        "errors": "ConfigurationError DuplicateJobError InvalidArgumentError "
+        "InvalidScheduleError LeaseLostError NoSuchJobError PgwakeError "
+        "WaitTimeoutError",
+        "jobs.job": "Job ParentResult",
+        "jobs.outcomes": "Discard Retry Snooze",
+        "jobs.registry": "Registry job",
+        "jobs.task": "Task",
+        "produce.defaults": "default_queue set_default_queue",
+        "produce.new_job": "NewJob",
+        "produce.queue": "AsyncQueue Queue SyncQueue",
+        "produce.waiting": "Ended",
+        "settings": "Settings",
+        "ticks": "next_ticks",
+    }
+
+    def __getattr__(name: str) -> object:
+        for home, names in _HOMES.items():
+            if name in names.split():
+                value = getattr(import_module(f"{__name__}.{home}"), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "AsyncQueue",

@@ -4,8 +4,6 @@ import json
 import re
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
-
 from pgwake.errors import InvalidValueError
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -27,16 +25,23 @@ def dumps(value: Any) -> str:
             allow_nan=False,
             ensure_ascii=False,
             separators=(",", ":"),
-            default=to_jsonable_python,
+            default=_jsonable,
         )
         text.encode()
     except UnicodeEncodeError:
         raise InvalidValueError("a string holds a lone surrogate") from None
-    except (TypeError, ValueError, RecursionError, PydanticSerializationError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(f"not a JSON value: {error}") from None
     if "\\u0000" in text and _NUL.search(text):
         raise InvalidValueError(r"a string holds \u0000, which PostgreSQL can't store")
     return text
+
+
+def _jsonable(value: Any) -> Any:
+    # Here, since most values are plain, and who only enqueues such needs no pydantic.
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415
+
+    return to_jsonable_python(value)
 
 
 def storable(text: str) -> str:

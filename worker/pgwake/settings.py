@@ -356,17 +356,6 @@ def _once(pairs: Sequence[str]) -> Sequence[str]:
     return pairs
 
 
-def checked_url(text: str) -> str:
-    """Return a database's URL.
-
-    Raises:
-        ConfigurationError: It can't be used; it is not shown, for its password.
-    """
-    if problem := url_problem(text):
-        raise ConfigurationError(f"the database's URL {problem}")
-    return text
-
-
 def _problem(item: Any, flags: dict[str, Any]) -> str:
     message = str(item["msg"]).removeprefix("Value error, ")
     if not item["loc"]:

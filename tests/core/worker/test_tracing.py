@@ -686,7 +686,7 @@ async def test_endpoints_and_commands_are_told_the_span(
 BASE = """
 import asyncio, sys
 {before}
-import pgwake, pgwake.cli, pgwake.configured, pgwake.process, pgwake.testing
+import pgwake.cli.main, pgwake.kinds.builtin, pgwake.supervise.main, pgwake.testing
 from pgwake import Queue, Registry, Settings, Worker
 
 async def main():

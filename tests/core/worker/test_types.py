@@ -23,6 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, scoped_session
 
 from pgwake import AsyncQueue, Ended, Job, NewJob, Queue, SyncQueue, default_queue, job
+from pgwake import Quue  # attr-defined
 
 
 @job("mail", queue="mails")

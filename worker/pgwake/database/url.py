@@ -4,6 +4,8 @@ import os
 import re
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
+from pgwake.errors import ConfigurationError
+
 _FORM = (
     "must be a URL such as postgresql://user:password@host:5432/name, with special "
     "characters of the password as %40 and the like; several hosts with commas: "
@@ -69,6 +71,17 @@ def url_problem(url: str) -> str | None:
         if name in query and not os.access(query[name], os.R_OK):
             return f"{name}: {query[name]!r} is no file that this process can read"
     return None
+
+
+def checked_url(text: str) -> str:
+    """Return a database's URL.
+
+    Raises:
+        ConfigurationError: It can't be used; it is not shown, for its password.
+    """
+    if problem := url_problem(text):
+        raise ConfigurationError(f"the database's URL {problem}")
+    return text
 
 
 def host_urls(url: str) -> list[str]:

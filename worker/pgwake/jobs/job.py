@@ -9,13 +9,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
-import asyncpg
-
 from pgwake.database.statements import Claim, Connection
 from pgwake.errors import ConfigurationError, InvalidValueError
 from pgwake.jsontext import dumps
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from pgwake.tracing.spans import RunSpan
 
 StopReason = Literal["timeout", "cancelled", "lease_lost", "shutdown"]
@@ -120,7 +120,7 @@ class Job:
     )
 
     def __init__(
-        self, row: asyncpg.Record, claimed_at: datetime, asked_at: float
+        self, row: "asyncpg.Record", claimed_at: datetime, asked_at: float
     ) -> None:
         (
             self.id,

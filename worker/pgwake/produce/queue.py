@@ -5,9 +5,10 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from pgwake.database.statements import producer
+from pgwake.database.url import checked_url
 from pgwake.errors import ConfigurationError, InvalidArgumentError
 from pgwake.pause import pause
 from pgwake.produce.drivers import (
@@ -20,9 +21,11 @@ from pgwake.produce.drivers import (
 from pgwake.produce.drivers.bridge import BridgeAdapter
 from pgwake.produce.drivers.refusals import refusals
 from pgwake.produce.new_job import NewJob, Options
-from pgwake.produce.waiting import Ended, News, Wait
-from pgwake.settings import checked_url
+from pgwake.produce.waiting import Ended, Wait
 from pgwake.tracing import tracing
+
+if TYPE_CHECKING:
+    from pgwake.produce.news import News
 
 T = TypeVar("T")
 
@@ -57,7 +60,8 @@ class AsyncQueue:
             raise ConfigurationError(f"{_name(target)} blocks: use SyncQueue")
         self._adapter = adapter
         url = target if isinstance(target, str) else None
-        self._news = News(checked_url(listen_url) if listen_url else url)
+        self._listen_url = checked_url(listen_url) if listen_url else url
+        self._news: News | None = None
         self._turn = asyncio.Lock()
 
     async def enqueue(
@@ -170,14 +174,19 @@ class AsyncQueue:
                 end; or the timeout is nan.
         """
         wait = Wait(_id(job_id), timeout)
-        async with self._news.of(job_id) as news:
+        if self._news is None:
+            # Here, since who only enqueues needs nothing of what it imports.
+            from pgwake.produce.news import News  # noqa: PLC0415
+
+            self._news = News(self._listen_url)
+        async with self._news.of(job_id) as end:
             while True:
-                news.clear()
+                end.clear()
                 async with self._turn:  # others may wait on the same connection
                     found = wait.ended(await self._ask(wait.question))
                 if found is not None:
                     return found
-                await pause(news, wait.seconds(hears=self._news.is_heard))
+                await pause(end, wait.seconds(hears=self._news.is_heard))
 
     def for_threads(self) -> "SyncQueue":
         """Return this queue for threads, which wait while the running loop asks."""

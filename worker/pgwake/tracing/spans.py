@@ -14,14 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol, Self
 
-import structlog
 from opentelemetry import context, trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
 from pgwake.version import __version__
-
-log = structlog.get_logger()
 
 MAX_CHARACTERS = 512  # of tracestate W3C has everybody pass on so many
 
@@ -234,8 +231,10 @@ def _get_tracer() -> trace.Tracer | None:
 def _end(span: trace.Span, at: int | None = None) -> None:
     try:
         span.end(at)
-    except Exception:  # a processor of spans
-        log.exception("span can't be ended")
+    except Exception:  # noqa: BLE001, a processor's of spans
+        import structlog  # noqa: PLC0415, as in tracing
+
+        structlog.get_logger().exception("span can't be ended")
 
 
 def _attributes(

@@ -11,12 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
-import structlog
-
 if TYPE_CHECKING:
     from pgwake.tracing.spans import EnqueueSpan, RunSpan, Traced
-
-log = structlog.get_logger()
 
 NOWHERE: Mapping[str, str] = {}
 _PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -68,8 +64,8 @@ def start_run(
 
     try:
         return spans.RunSpan.start(jobs, worker, is_batch=is_batch)
-    except Exception:  # a sampler, or a processor of spans
-        log.exception("span can't be started", kind=jobs[0].kind)
+    except Exception:  # noqa: BLE001, a sampler's, or a processor's of spans
+        _log_failure(jobs[0].kind)
         return None
 
 
@@ -86,9 +82,15 @@ def enqueueing(kind: str | None, queue: str | None) -> "EnqueueSpan | Untraced":
 
     try:
         return spans.EnqueueSpan.start(kind, queue)
-    except Exception:  # as above
-        log.exception("span can't be started", kind=kind)
+    except Exception:  # noqa: BLE001, as above
+        _log_failure(kind)
         return _UNTRACED
+
+
+def _log_failure(kind: str | None) -> None:
+    import structlog  # noqa: PLC0415, dear to load, and a producer logs nothing else
+
+    structlog.get_logger().exception("span can't be started", kind=kind)
 
 
 def carrier() -> Mapping[str, str]:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-import asyncpg
+if TYPE_CHECKING:
+    import asyncpg
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -195,7 +196,7 @@ class Claim:
             than can be run now.
     """
 
-    jobs: Sequence[asyncpg.Record]
+    jobs: "Sequence[asyncpg.Record]"
     seconds_to_next: float | None
     claimed_at: datetime
     cursor: str | None
@@ -672,6 +673,8 @@ async def set_key_limit(
 
 async def installed_schema(connection: Connection) -> Schema | None:
     """Return which schema is installed; None where there is none."""
+    import asyncpg  # noqa: PLC0415, a producer on another driver does without
+
     try:
         row = await connection.fetchrow(_SCHEMA_VERSION)
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):

@@ -4,6 +4,7 @@ A connection that was given is used as it stands: its transaction is its owner's
 begin, commit and roll back. What is borrowed from a pool or an engine is committed.
 """
 
+from pgwake.database.url import checked_url
 from pgwake.errors import ConfigurationError
 from pgwake.produce.drivers.base import (
     AsyncAdapter,
@@ -11,7 +12,6 @@ from pgwake.produce.drivers.base import (
     SyncAdapter,
     SyncTarget,
 )
-from pgwake.settings import checked_url
 
 __all__ = ["AsyncAdapter", "AsyncTarget", "SyncAdapter", "SyncTarget", "adapt"]
 
@@ -24,16 +24,18 @@ def adapt(target: object) -> AsyncAdapter | SyncAdapter:
     Raises:
         ConfigurationError: It is none that is known, or no URL.
     """
-    from pgwake.produce.drivers import asyncpg  # noqa: PLC0415
-
     if isinstance(target, AsyncAdapter | SyncAdapter):
         return target
     if isinstance(target, str):
+        from pgwake.produce.drivers import asyncpg  # noqa: PLC0415
+
         return asyncpg.UrlAdapter(checked_url(target))
     found: AsyncAdapter | SyncAdapter | None = None
     for package in _packages(target):
         match package:
             case "asyncpg":
+                from pgwake.produce.drivers import asyncpg  # noqa: PLC0415
+
                 found = asyncpg.adapt(target)
             case "psycopg" | "psycopg_pool":
                 from pgwake.produce.drivers import psycopg  # noqa: PLC0415

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import asyncpg
+from typing import TYPE_CHECKING
 
 from pgwake.errors import (
     ROLES_HINT,
@@ -14,6 +13,9 @@ from pgwake.errors import (
     NoSuchJobError,
     PgwakeError,
 )
+
+if TYPE_CHECKING:
+    import asyncpg
 
 
 @contextmanager
@@ -31,11 +33,13 @@ def refusals() -> Iterator[None]:
         raise own from error
 
 
-def said_by_server(error: BaseException) -> asyncpg.PostgresError | None:
+def said_by_server(error: BaseException) -> "asyncpg.PostgresError | None":
     """What the server said, as asyncpg tells it: frameworks wrap their driver's error.
 
     None: it was not the server.
     """
+    import asyncpg  # noqa: PLC0415, who is not refused does without
+
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, asyncpg.PostgresError) and seen.sqlstate:
@@ -56,7 +60,7 @@ def said_by_server(error: BaseException) -> asyncpg.PostgresError | None:
     return None
 
 
-def _own_error(refusal: asyncpg.PostgresError) -> PgwakeError | None:
+def _own_error(refusal: "asyncpg.PostgresError") -> PgwakeError | None:
     message, constraint = refusal.message or "", refusal.constraint_name or ""
     said = f"{message}. {refusal.hint}" if refusal.hint else message
     match refusal.sqlstate:

@@ -1,11 +1,13 @@
 """The command line: what scripts get to see, and how it ends."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from pgwake import __version__
+from pgwake.cli.main import COMMANDS
 from pgwake.database.statements import SCHEMA_VERSION
 from support import Connection
 from support.sql import release
@@ -14,15 +16,23 @@ from support.worker.processes import Pgwake, StartProcess
 
 
 async def test_the_version_is_that_of_the_package(pgwake: Pgwake) -> None:
-    answer = await pgwake("version")
     told = f"pgwake {__version__}, schema {SCHEMA_VERSION}\n"
-    assert (answer.code, answer.output) == (0, told)
+    for word in ("version", "--version"):
+        answer = await pgwake(word)
+        assert (answer.code, answer.output) == (0, told)
 
     answer = await pgwake("version", "--json")
     assert json.loads(answer.output) == {
         "pgwake": __version__,
         "schema": SCHEMA_VERSION,
     }
+
+
+async def test_the_help_names_every_command(pgwake: Pgwake) -> None:
+    answer = await pgwake("--help")
+
+    assert answer.code == 0
+    assert COMMANDS.keys() <= set(re.findall(r"^│ (\w+) ", answer.output, re.MULTILINE))
 
 
 async def test_a_schema_is_installed_where_there_is_none(

@@ -16,7 +16,7 @@ import pytest
 
 from full.sql.test_install import empty_database
 from pgwake import Registry
-from pgwake.cli.main import app
+from pgwake.cli.main import application
 from pgwake.database.install import install
 from pgwake.doctor.examine import Examination
 from pgwake.errors import ConfigurationError
@@ -83,7 +83,7 @@ def typed(
 
     async def run(*arguments: str) -> tuple[int, str]:
         code = await asyncio.to_thread(
-            app, ["doctor", *arguments], standalone_mode=False
+            application("doctor"), ["doctor", *arguments], standalone_mode=False
         )
         output, errors = capsys.readouterr()
         assert errors == ""
@@ -143,7 +143,9 @@ async def test_it_exits_by_the_worst_that_it_finds(
 
 async def test_without_a_database_there_is_nothing_to_look_at() -> None:
     with pytest.raises(ConfigurationError, match="PGWAKE_DATABASE_URL"):
-        await asyncio.to_thread(app, ["doctor"], standalone_mode=False)
+        await asyncio.to_thread(
+            application("doctor"), ["doctor"], standalone_mode=False
+        )
 
 
 async def test_of_a_busy_database_it_finds_nothing(

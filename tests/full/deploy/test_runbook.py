@@ -5,7 +5,7 @@ import re
 import psycopg
 import pytest
 
-from pgwake.cli.main import app
+from pgwake.cli.main import application
 from support import CHECKOUT, Connection
 
 # What stands for something in the runbook, and something for it.
@@ -48,4 +48,4 @@ def test_every_command_of_the_runbook_runs(
     assert len(commands) > 10
     for command in commands:
         # In this process: a dozen interpreters take their time to start.
-        assert not app(command.split()[1:], standalone_mode=False), command
+        assert not application()(command.split()[1:], standalone_mode=False), command

@@ -134,7 +134,7 @@ class Commands:
     name = "cli"
 
     def __init__(self, stage: Stage) -> None:
-        commands = list(_commands(typer.main.get_command(cli.app)))
+        commands = list(_commands(typer.main.get_command(cli.application())))
         assert len(commands) > 20, "the tree has no commands"
         self.inputs = _lines(commands)
         self._folder = stage.folder

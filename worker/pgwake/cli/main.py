@@ -1,203 +1,115 @@
-"""The command line: pgwake init, run, demo, version, and those about jobs and queues.
+"""The command line: which commands there are, and how it ends.
 
 Exit codes: 0 done, 1 failed, or for a part of what was named (the message says why),
 2 wrong usage, 75 a drain or a wait that was not over in time, 78 wrong settings; those
 of doctor are its own.
 """
 
-import asyncio
 import json
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Annotated
 
-import asyncpg
 import typer
-from rich.console import Console
 
-from pgwake import names
-from pgwake.cli import adopt, bulk, doctor, jobs, queues, schedules, serve, wait
-from pgwake.cli.bench import command as bench
-from pgwake.cli.output import Json, Url, describe, fail
-from pgwake.database import install
-from pgwake.database import statements as queue
-from pgwake.database.connection import LOST
-from pgwake.errors import EXIT_CONFIG, ConfigurationError, PgwakeError
-from pgwake.observe import logs
-from pgwake.settings import Settings
-from pgwake.supervise.supervisor import Supervisor
+from pgwake.database.statements import SCHEMA_VERSION
 from pgwake.version import __version__
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="A job queue in PostgreSQL. Settings come from flags, PGWAKE_* variables "
-    "and .env.",
-)
-
-Seconds = Annotated[float | None, typer.Option(metavar="SECONDS")]
+JOBS, QUEUES = "Jobs", "Queues and workers"
+# Where each command is, and its panel in the help. A command is imported when it is
+# typed, since most of what a command takes is the import of what it needs.
+COMMANDS: Mapping[str, tuple[str, str | None]] = {
+    "init": ("init:init", None),
+    "run": ("run:run", None),
+    "adopt": ("adopt:adopt", None),
+    "serve": ("serve:serve", None),
+    "bench": ("bench.command:bench", None),
+    "demo": ("demo.command:demo", None),
+    "version": ("main:version", None),
+    "enqueue": ("jobs:enqueue", JOBS),
+    "list": ("jobs:list_jobs", JOBS),
+    "show": ("jobs:show_job", JOBS),
+    "explain": ("jobs:explain", JOBS),
+    "wait": ("wait:wait", JOBS),
+    "peek": ("jobs:peek", JOBS),
+    "failed": ("bulk:failed", JOBS),
+    "retry": ("bulk:retry", JOBS),
+    "cancel": ("bulk:cancel", JOBS),
+    "purge": ("bulk:purge", JOBS),
+    "schedule": ("schedules:app", JOBS),
+    "stats": ("queues:stats", QUEUES),
+    "queues": ("queues:queues", QUEUES),
+    "pause": ("queues:pause", QUEUES),
+    "resume": ("queues:resume", QUEUES),
+    "drain": ("queues:drain", QUEUES),
+    "limit": ("queues:limit", QUEUES),
+    "workers": ("queues:workers", QUEUES),
+    "kinds": ("queues:kinds", QUEUES),
+    "doctor": ("doctor:doctor", QUEUES),
+}
 
 
 def main() -> None:
     """Run the command line; errors become one line and an exit code."""
     try:
-        app()
-    except ConfigurationError as error:
-        fail(str(error), EXIT_CONFIG)
-    except PgwakeError as error:
-        fail(str(error), 1)
-    except asyncpg.PostgresError as error:
-        fail(describe(error), 1)
-    except LOST as error:
-        reason = str(error) or type(error).__name__
-        fail(f"the database can't be reached: {reason}", 1)
+        application(*sys.argv[1:2])()
+    except Exception as error:  # noqa: BLE001, raised again where it is none of ours
+        from pgwake.cli.output import fail_for  # noqa: PLC0415, as the commands
+
+        fail_for(error)
 
 
-@app.command()
-def init(
-    roles: Annotated[
+def application(word: str = "") -> typer.Typer:
+    """Return the command line: one command of it, or all if there is none such."""
+    word = word.removeprefix("--")  # --version needs no other command either
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help="A job queue in PostgreSQL. Settings come from flags, PGWAKE_* variables "
+        "and .env.",
+    )
+    app.callback()(_options)
+    for name in [word] if word in COMMANDS else COMMANDS:
+        place, panel = COMMANDS[name]
+        module, _, attribute = place.partition(":")
+        command = getattr(import_module(f"pgwake.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(command)
+    return app
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        version()
+        raise typer.Exit
+
+
+def _options(
+    _: Annotated[
         bool,
         typer.Option(
-            "--roles", help="Make pgwake_producer, pgwake_worker and pgwake_admin."
+            "--version",
+            help="Show the versions of pgwake and of the schema it needs.",
+            callback=_show_version,
+            is_eager=True,
         ),
     ] = False,
-    environment: adopt.Environment = None,
-    database_url: Url = None,
 ) -> None:
-    """Install the schema, or bring it up to date. Safe to run again, at any time."""
-    settings = Settings.load(database_url=database_url, environment=environment)
-    before, after = asyncio.run(install.install(settings.dsn, roles=roles))
-    print(f"pgwake schema {after} is installed{_told(before, after)}")
-    adopt.note_environment(settings)
+    pass
 
 
-def _told(before: int | None, after: int) -> str:
-    if before is None:
-        return ""
-    if before == after:
-        return ", as before"
-    done = ", ".join(map(str, range(before + 1, after + 1)))
-    return f": it was {before}, migrated by {done}"
-
-
-@app.command()
-def run(
-    imports: Annotated[
-        list[str] | None,
-        typer.Option("--import", help="Module with handlers; may be repeated."),
-    ] = None,
-    queues: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queue", help="Queue to work on, with its slots (emails:20); repeatable."
-        ),
-    ] = None,
-    http_handlers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--http",
-            metavar="KIND=URL",
-            help="Kind whose jobs are posted to a URL; may be repeated.",
-        ),
-    ] = None,
-    exec_handlers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--exec",
-            metavar="KIND=COMMAND",
-            help="Kind whose jobs a command does; may be repeated.",
-        ),
-    ] = None,
-    webhooks: Annotated[
-        bool | None, typer.Option("--webhooks", help="Deliver webhooks.")
-    ] = None,
-    processes: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
-    poll_interval: Seconds = None,
-    lease: Seconds = None,
-    grace: Seconds = None,
-    http_port: Annotated[int | None, typer.Option(help="0: no HTTP.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="auto, human or json.")] = None,
-    log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error.")
-    ] = None,
-    database_url: Url = None,
-) -> None:
-    """Run jobs, until SIGTERM or Ctrl-C: then running jobs may end within the grace."""
-    settings = Settings.load(
-        imports=tuple(imports) if imports else None,
-        queues=tuple(queues) if queues else None,
-        http_handlers=http_handlers or None,
-        exec_handlers=exec_handlers or None,
-        webhooks=webhooks,
-        processes=processes,
-        poll_interval=poll_interval,
-        lease=lease,
-        grace=grace,
-        http_port=http_port,
-        log_format=log_format,
-        log_level=log_level,
-        database_url=database_url,
-    )
-    if not (settings.imports or settings.names_handlers):
-        raise ConfigurationError(
-            "no handlers: name the modules that have them (--import MODULE, or "
-            "PGWAKE_IMPORTS), or kinds with --http or --exec"
-        )
-    logs.configure(settings, worker=f"supervisor:{names.new_worker_name()}")
-    sys.exit(asyncio.run(Supervisor(settings).run()))
-
-
-app.command()(adopt.adopt)
-app.command()(serve.serve)
-app.command()(bench.bench)
-
-
-@app.command()
-def demo(
-    keep: Annotated[
-        bool, typer.Option(help="Leave the database and the worker running.")
+def version(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, for scripts.")
     ] = False,
-    database_url: Url = None,
 ) -> None:
-    """Watch real jobs being done, on a database of its own where none is given."""
-    settings = Settings.load(database_url=database_url)
-    # Here, since no other command needs what the demo imports.
-    from pgwake.cli.demo import command as demonstration  # noqa: PLC0415
-
-    sys.exit(demonstration.run(settings, keep=keep, console=Console()))
-
-
-@app.command()
-def version(as_json: Json = False) -> None:
     """Show the versions of pgwake and of the schema it needs."""
     if as_json:
-        print(json.dumps({"pgwake": __version__, "schema": queue.SCHEMA_VERSION}))
+        print(json.dumps({"pgwake": __version__, "schema": SCHEMA_VERSION}))
     else:
-        print(f"pgwake {__version__}, schema {queue.SCHEMA_VERSION}")
-
-
-JOBS, QUEUES = "Jobs", "Queues and workers"
-for _command, _name, _panel in (
-    (jobs.enqueue, "enqueue", JOBS),
-    (jobs.list_jobs, "list", JOBS),
-    (jobs.show_job, "show", JOBS),
-    (jobs.explain, "explain", JOBS),
-    (wait.wait, "wait", JOBS),
-    (jobs.peek, "peek", JOBS),
-    (bulk.failed, "failed", JOBS),
-    (bulk.retry, "retry", JOBS),
-    (bulk.cancel, "cancel", JOBS),
-    (bulk.purge, "purge", JOBS),
-    (queues.stats, "stats", QUEUES),
-    (queues.queues, "queues", QUEUES),
-    (queues.pause, "pause", QUEUES),
-    (queues.resume, "resume", QUEUES),
-    (queues.drain, "drain", QUEUES),
-    (queues.limit, "limit", QUEUES),
-    (queues.workers, "workers", QUEUES),
-    (queues.kinds, "kinds", QUEUES),
-    (doctor.doctor, "doctor", QUEUES),
-):
-    app.command(_name, rich_help_panel=_panel)(_command)
-app.add_typer(schedules.app, name="schedule", rich_help_panel=JOBS)
+        print(f"pgwake {__version__}, schema {SCHEMA_VERSION}")

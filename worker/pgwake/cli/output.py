@@ -12,14 +12,19 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import asyncpg
 import typer
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.highlighter import JSONHighlighter
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from pgwake.database.connection import Connection, connect
-from pgwake.errors import EXIT_USAGE, ROLES_HINT, InvalidValueError
+from pgwake.database.connection import LOST, Connection, connect
+from pgwake.errors import (
+    EXIT_CONFIG,
+    EXIT_USAGE,
+    ROLES_HINT,
+    ConfigurationError,
+    InvalidValueError,
+    PgwakeError,
+)
 from pgwake.jsontext import dumps
 from pgwake.settings import Settings
 
@@ -116,6 +121,8 @@ def print_json_text(text: str, *, for_people: bool) -> None:
     if not for_people:
         typer.echo(_escaped(text))
         return
+    from rich.highlighter import JSONHighlighter  # noqa: PLC0415, this needs it alone
+
     text = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
     colours = JSONHighlighter()
     Console(soft_wrap=True).print(colours(_escaped(text)))
@@ -293,6 +300,13 @@ def bar(what: str, total: int, *, quiet: bool) -> Iterator[Callable[[int], None]
     if not has_bar(quiet=quiet):
         yield lambda _: None
         return
+    from rich.progress import (  # noqa: PLC0415, as above, and it is dear
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+    )
+
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     with Progress(*columns, console=console, transient=True) as progress:
@@ -329,6 +343,20 @@ def _rule(error: asyncpg.PostgresError) -> str | None:
     for prefix in (error.table_name, "jobs"):
         name = name.removeprefix(f"{prefix}_")
     return name.replace("_", " ")
+
+
+def fail_for(error: Exception) -> NoReturn:
+    """End the command for an error; one that nobody has foreseen is raised."""
+    if isinstance(error, ConfigurationError):
+        fail(str(error), EXIT_CONFIG)
+    if isinstance(error, PgwakeError):
+        fail(str(error), 1)
+    if isinstance(error, asyncpg.PostgresError):
+        fail(describe(error), 1)
+    if isinstance(error, LOST):
+        reason = str(error) or type(error).__name__
+        fail(f"the database can't be reached: {reason}", 1)
+    raise error
 
 
 def fail(message: str, code: int) -> NoReturn:

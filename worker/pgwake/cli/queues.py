@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 
 from pgwake.cli.output import (
@@ -63,6 +62,8 @@ def stats(
         return Group(_stats_table(rows), *warning, *_progress_table(jobs))
 
     async def keep_looking(connection: Connection) -> None:
+        from rich.live import Live  # noqa: PLC0415, dear, and only this needs it
+
         with Live(console=console(), auto_refresh=False) as live:
             while True:
                 live.update(await look_at_all(connection), refresh=True)

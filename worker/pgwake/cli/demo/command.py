@@ -6,12 +6,14 @@ import os
 import platform
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from statistics import median
 from time import monotonic
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from pydantic import SecretStr
 from rich.console import Console, Group
 from rich.live import Live
@@ -21,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgwake.cli.demo.jobs import stdlib_digests
-from pgwake.cli.output import printable
+from pgwake.cli.output import Url, printable
 from pgwake.cli.stage import WorkerChild, started, until_signal
 from pgwake.database.connection import FAULTS, Connection, connect
 from pgwake.database.embedded import EmbeddedServer
@@ -52,6 +54,17 @@ INSERT_HELLO = (
     r""" values ('demo', 'hello', '{\"name\": \"you\"}')"""
 )
 RETENTION = "The jobs stay in the database, by default for 7 days, dead letters for 90."
+
+
+def demo(
+    keep: Annotated[
+        bool, typer.Option(help="Leave the database and the worker running.")
+    ] = False,
+    database_url: Url = None,
+) -> None:
+    """Watch real jobs being done, on a database of its own where none is given."""
+    settings = Settings.load(database_url=database_url)
+    sys.exit(run(settings, keep=keep, console=Console()))
 
 
 def run(settings: Settings, *, keep: bool, console: Console) -> int:

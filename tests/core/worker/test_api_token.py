@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgwake.http.app import OPERATIONS
+from pgwake.http.api_routes import OPERATIONS
 from support import free_port
 from support.worker.api import TOKEN, client, problem, serving
 from support.worker.processes import StartProcess

@@ -8,20 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pgwake.http import openapi, stream
-from pgwake.http.api import failed, history, jobs, push, queues, workers
-from pgwake.http.assets import page_routes
 from pgwake.http.context import Desk
 from pgwake.http.problems import answer_http
-
-OPERATIONS = (
-    *queues.OPERATIONS,
-    *history.OPERATIONS,
-    *push.OPERATIONS,
-    *jobs.OPERATIONS,
-    *failed.OPERATIONS,
-    *workers.OPERATIONS,
-)
 
 
 def application(desk: Desk) -> Starlette:
@@ -44,12 +32,10 @@ def application(desk: Desk) -> Starlette:
         Route("/readyz", readyz),
     ]
     if desk.token is not None:
-        routes += [
-            *(operation.route(desk, desk.token) for operation in OPERATIONS),
-            openapi.route(desk.token, OPERATIONS),
-            stream.route(desk.hub, desk.token),
-            *page_routes(),
-        ]
+        # Here, since most workers serve no API, and its models take their time.
+        from pgwake.http.api_routes import api_routes  # noqa: PLC0415
+
+        routes += api_routes(desk, desk.token)
     served = Starlette(routes=routes, exception_handlers={HTTPException: answer_http})
     served.router.redirect_slashes = False
     return served

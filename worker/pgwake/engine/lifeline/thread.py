@@ -14,11 +14,9 @@ from pgwake.engine.lifeline.renewal import Renewal
 from pgwake.engine.lifeline.watchdog import Watchdog
 from pgwake.engine.ready_jobs import Feed
 from pgwake.errors import PgwakeError
-from pgwake.http.app import application
 from pgwake.http.context import Desk
 from pgwake.http.events import Hub
 from pgwake.http.pool import Pool
-from pgwake.http.server import bind, serve
 from pgwake.jobs.job import Job, StopReason
 from pgwake.observe.health import Health
 from pgwake.observe.history import History
@@ -179,6 +177,10 @@ class Lifeline:
         try:
             async with asyncio.TaskGroup() as tasks:
                 if self._http_port:
+                    # Here, since a worker without HTTP needs nothing of it.
+                    from pgwake.http.app import application  # noqa: PLC0415
+                    from pgwake.http.server import bind, serve  # noqa: PLC0415
+
                     listening = bind(self._settings.http_host, self._http_port)
                     tasks.create_task(serve(application(self._desk), listening))
                     tasks.create_task(self._desk.hub.run())

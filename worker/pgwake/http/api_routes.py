@@ -1,0 +1,27 @@
+"""The routes that a token opens: the API, its document, its events and the page."""
+
+from starlette.routing import Route
+
+from pgwake.http import openapi, stream
+from pgwake.http.api import failed, history, jobs, push, queues, workers
+from pgwake.http.assets import page_routes
+from pgwake.http.context import Desk
+
+OPERATIONS = (
+    *queues.OPERATIONS,
+    *history.OPERATIONS,
+    *push.OPERATIONS,
+    *jobs.OPERATIONS,
+    *failed.OPERATIONS,
+    *workers.OPERATIONS,
+)
+
+
+def api_routes(desk: Desk, token: bytes) -> list[Route]:
+    """Return the routes, for who has the token."""
+    return [
+        *(operation.route(desk, token) for operation in OPERATIONS),
+        openapi.route(token, OPERATIONS),
+        stream.route(desk.hub, token),
+        *page_routes(),
+    ]

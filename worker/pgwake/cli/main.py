@@ -25,7 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str | None]] = {
     "adopt": ("adopt:adopt", None),
     "serve": ("serve:serve", None),
     "bench": ("bench.command:bench", None),
-    "demo": ("demo.command:demo", None),
+    "demo": ("demo.command:command", None),
     "version": ("main:version", None),
     "enqueue": ("jobs:enqueue", JOBS),
     "list": ("jobs:list_jobs", JOBS),

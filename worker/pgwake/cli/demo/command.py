@@ -56,7 +56,7 @@ INSERT_HELLO = (
 RETENTION = "The jobs stay in the database, by default for 7 days, dead letters for 90."
 
 
-def demo(
+def command(
     keep: Annotated[
         bool, typer.Option(help="Leave the database and the worker running.")
     ] = False,

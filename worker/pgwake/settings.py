@@ -1,22 +1,20 @@
 """Settings: from flags, PGWAKE_* variables and .env, in that order; built once."""
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
+    AliasChoices,
     Field,
     SecretStr,
     ValidationError,
     field_validator,
     model_validator,
 )
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from pgwake.address import Rule
 from pgwake.database.url import url_problem
@@ -27,23 +25,26 @@ DEFAULT_LEASE = 300.0
 DEFAULT_SLOTS = 10
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-Words = tuple[str, ...]
+Words = Annotated[tuple[str, ...], NoDecode]
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,256}")  # what RFC 6750 lets a Bearer have
-Pairs = Mapping[str, str]
+Pairs = Annotated[Mapping[str, str], NoDecode]
 
 
-class Settings(BaseModel):
+class Settings(BaseSettings):
     """What a worker is told. Durations are in seconds; defaults suit production."""
 
-    model_config = ConfigDict(
-        alias_generator=lambda name: f"PGWAKE_{name.upper()}",
-        populate_by_name=True,
+    model_config = SettingsConfigDict(
+        env_prefix="PGWAKE_",
+        env_file=".env",
+        env_ignore_empty=True,
         extra="ignore",
         frozen=True,
+        populate_by_name=True,
     )
 
     database_url: SecretStr | None = Field(
         default=None,
+        validation_alias=AliasChoices("PGWAKE_DATABASE_URL", "DATABASE_URL"),
         description="the database; falls back to DATABASE_URL",
     )
     listen_url: SecretStr | None = Field(
@@ -187,16 +188,6 @@ class Settings(BaseModel):
         "more fails; by default no limit",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _add_variables(cls, given: dict[str, Any]) -> dict[str, Any]:
-        variables = {
-            name: value
-            for name, value in _variables().items()
-            if name.removeprefix("PGWAKE_").lower() not in given
-        }
-        return variables | given
-
     @field_validator("database_url", "listen_url")
     @classmethod
     def _check_url(cls, value: SecretStr | None) -> SecretStr | None:
@@ -330,22 +321,6 @@ class Settings(BaseModel):
             secret = getattr(self, name)
             values[name] = secret and secret.get_secret_value()
         return values
-
-
-def _variables() -> dict[str, str]:
-    """Return the environment's variables before those of .env; none that is empty."""
-    file: Mapping[str, str | None] = {}
-    if Path(".env").is_file():
-        from dotenv import dotenv_values  # noqa: PLC0415, few have the file
-
-        file = dotenv_values(".env")
-    said: dict[str, str] = {}
-    for source in (file, os.environ):
-        found = {name.upper(): value for name, value in source.items() if value}
-        if "DATABASE_URL" in found:
-            found.setdefault("PGWAKE_DATABASE_URL", found["DATABASE_URL"])
-        said |= found
-    return said
 
 
 def parse_queue(word: str) -> tuple[str, int]:

@@ -143,9 +143,9 @@ SERVING = {"httpcore", "httpx", "prometheus_client", "starlette", "uvicorn"}
     [
         ("'--version'", {"asyncpg", "rich", "structlog", *SERVING}),
         ("'version'", {"asyncpg", "rich", "structlog", *SERVING}),
-        ("'stats'", {"cronsim", "dotenv", "structlog", *SERVING}),
-        ("'list', '--json'", {"cronsim", "dotenv", "structlog", *SERVING}),
-        ("'run', '--help'", {"cronsim", "dotenv", *SERVING}),
+        ("'stats'", {"cronsim", "structlog", *SERVING}),
+        ("'list', '--json'", {"cronsim", "structlog", *SERVING}),
+        ("'run', '--help'", {"cronsim", *SERVING}),
     ],
 )
 def test_a_command_loads_what_it_needs_itself(

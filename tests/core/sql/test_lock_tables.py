@@ -8,7 +8,7 @@ import pytest
 from pgwake.database import install as installing
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
-from pgwake.database.statements import installed_schema
+from pgwake.database.statements.install import installed_schema
 from support import Connect, Connection, psql, wait_for
 from support.sql.helpers import call, claim, insert, pairs, refused, waits
 from support.sql.next_schema import NEXT_VERSION, make_next_schema

@@ -8,7 +8,7 @@ import pytest
 
 from pgwake import __version__
 from pgwake.cli.main import COMMANDS
-from pgwake.database.statements import SCHEMA_VERSION
+from pgwake.version import SCHEMA_VERSION
 from support import Connection
 from support.sql import release
 from support.sql.helpers import insert, job

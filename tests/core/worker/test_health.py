@@ -91,7 +91,7 @@ async def test_a_statement_that_outlives_its_deadline_is_named(
     async with impatient(database, port):
         await answers(port, "/readyz", 200)
         with monkeypatch.context() as patch:
-            patch.setattr("pgwake.database.statements.claim_batch", claim_batch)
+            patch.setattr("pgwake.engine.claimer.claim_batch", claim_batch)
             try:
                 (problem,) = await answers(port, "/healthz", 503)
             finally:

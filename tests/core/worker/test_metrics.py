@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pgwake import Registry, Worker
-from pgwake.database.statements import Crashed
+from pgwake.database.statements.upkeep import Crashed
 from pgwake.observe.metrics import Metrics
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert, set_queue

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgwake import ConfigurationError, Job, Registry
-from pgwake.database import statements as queue
+from pgwake.database.statements.claim import claim_batch
 from pgwake.errors import InvalidValueError
 from support import Connect, Connection, wait_for
 from support.sql.helpers import Listener, insert, job, set_queue
@@ -298,7 +298,7 @@ async def test_a_job_that_no_worker_runs_has_nobody_to_report_to(
     await insert(connection, "import")
     plain = await connect()
     await plain.reset_type_codec("jsonb", schema="pg_catalog")
-    claim = await queue.claim_batch(plain, "default", 1, "w1", None)
+    claim = await claim_batch(plain, "default", 1, "w1", None)
     (held,) = Job.from_claim(claim, 0.0)
 
     with pytest.raises(ConfigurationError, match="set_progress"):

@@ -13,7 +13,7 @@ from full.sql.test_install import empty_database
 from pgwake import Job, Queue, Registry
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
-from pgwake.database.statements import SCHEMA_VERSION
+from pgwake.version import SCHEMA_VERSION
 from support import Connect, Connection, free_port, psql, wait_for
 from support.sql import release
 from support.sql.helpers import (

@@ -14,7 +14,7 @@ import pytest
 from full.sql.test_install import empty_database
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
-from pgwake.database.statements import SCHEMA_VERSION
+from pgwake.version import SCHEMA_VERSION
 from support import OWNER, Connect, Connection, database_url, wait_for
 from support.sql import release
 from support.sql.fixtures import fixture

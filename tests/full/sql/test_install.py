@@ -11,7 +11,7 @@ import pytest
 
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install, install_script
-from pgwake.database.statements import SCHEMA_VERSION
+from pgwake.version import SCHEMA_VERSION
 from support import CHECKOUT, OWNER, Connect, Connection, database_url, psql
 from support.sql.helpers import call, claim, insert, insert_many, pairs, refused
 

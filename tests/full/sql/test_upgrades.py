@@ -18,7 +18,8 @@ from full.sql.test_install import (
 )
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install, install_script, sql_directory
-from pgwake.database.statements import SCHEMA_VERSION, installed_schema
+from pgwake.database.statements.install import installed_schema
+from pgwake.version import SCHEMA_VERSION
 from support import OWNER, Connect, Connection, database_url, psql
 from support.sql import release
 from support.sql.helpers import call, claim, insert, insert_many, pairs, refused

@@ -18,9 +18,11 @@ from typing import Annotated
 import asyncpg
 import typer
 
-from pgwake.database import statements as queue
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
+from pgwake.database.statements import Connection
+from pgwake.database.statements.claim import claim_batch
+from pgwake.database.statements.finish import complete_jobs
 
 CLAIMERS = 16
 BATCH = 10
@@ -148,7 +150,7 @@ class Account:
 async def run(url: str, *, jobs: int, keys: int, seed: int = 1) -> Account:
     """Do it, on a database with the schema; the account."""
     rate, burst = jobs / 10, max(1, jobs // 100)
-    connection: queue.Connection = await asyncpg.connect(url)
+    connection: Connection = await asyncpg.connect(url)
     try:
         await connection.execute("truncate pgwake.queues, pgwake.concurrency_limits")
         await connection.execute(POLICY, KEY_LIMIT, MAX_RUNNING, rate, burst)
@@ -190,7 +192,7 @@ async def run(url: str, *, jobs: int, keys: int, seed: int = 1) -> Account:
     )
 
 
-async def _most(connection: queue.Connection, name: str) -> tuple[int, int]:
+async def _most(connection: Connection, name: str) -> tuple[int, int]:
     rows = await connection.fetch(MOST.format(key="concurrency_key"), name)
     most = {row[0]: row[1] for row in rows}
     big = most.pop(BIG)
@@ -228,16 +230,16 @@ async def _drain(url: str, name: str, seed: int) -> float:
     return took
 
 
-async def _work(connection: queue.Connection, name: str, dice: random.Random) -> None:
+async def _work(connection: Connection, name: str, dice: random.Random) -> None:
     cursor = None
     while True:
-        claim = await queue.claim_batch(
+        claim = await claim_batch(
             connection, name, BATCH, f"claimer {id(connection)}", None, cursor
         )
         cursor = claim.cursor
         await asyncio.sleep(dice.uniform(0, 0.002) if claim.jobs else 0.005)
         if claim.jobs:
-            outcomes = await queue.complete_jobs(
+            outcomes = await complete_jobs(
                 connection,
                 [job[0] for job in claim.jobs],
                 [job[1] for job in claim.jobs],
@@ -280,7 +282,7 @@ async def _sampler(url: str, name: str) -> AsyncIterator[Seen]:
 
 
 async def _share(
-    url: str, connection: queue.Connection, name: str, jobs: int, seed: int
+    url: str, connection: Connection, name: str, jobs: int, seed: int
 ) -> tuple[float, int]:
     await connection.execute(TENANTS, name, jobs, name == "fair")
     began = await connection.fetchval("select clock_timestamp()")

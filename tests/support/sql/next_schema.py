@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from pgwake.database.install import sql_directory
-from pgwake.database.statements import SCHEMA_VERSION
+from pgwake.version import SCHEMA_VERSION
 
 NEXT_VERSION = SCHEMA_VERSION + 1
 

@@ -9,7 +9,7 @@ import gzip
 from pathlib import Path
 
 from pgwake.database.install import install_script
-from pgwake.database.statements import SCHEMA_VERSION
+from pgwake.version import SCHEMA_VERSION
 
 RELEASES = Path(__file__).parent / "releases"
 

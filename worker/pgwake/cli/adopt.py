@@ -18,9 +18,11 @@ from pgwake.cli.output import (
     show,
 )
 from pgwake.database.connection import Connection
-from pgwake.database.statements import overview, pause_queue, schedules
-from pgwake.database.statements.adoption import Adoption, get_adoption
-from pgwake.database.statements.adoption import adopt as note_adoption
+from pgwake.database.statements import schedules
+from pgwake.database.statements.install import Adoption, get_adoption
+from pgwake.database.statements.install import adopt as note_adoption
+from pgwake.database.statements.operate import pause_queue
+from pgwake.database.statements.stats import list_queues
 from pgwake.errors import ConfigurationError
 from pgwake.observe.fit import adoption_problem
 from pgwake.settings import Settings
@@ -109,7 +111,7 @@ async def _look(connection: Connection) -> tuple[Adoption, list[Row], list[Row]]
             **{f"{name}_count": row[f"{name}_count"] for name in _COUNTS},
             "is_paused": row["is_paused"],
         }
-        for row in await overview.list_queues(connection)
+        for row in await list_queues(connection)
     ]
     ticking = [
         {

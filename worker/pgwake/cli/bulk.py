@@ -34,8 +34,15 @@ from pgwake.cli.output import (
     show,
     wrong_usage,
 )
-from pgwake.database import statements as queue
 from pgwake.database.connection import Connection
+from pgwake.database.statements import operate
+from pgwake.database.statements.operate import (
+    cancel_job,
+    cancel_jobs,
+    list_failed,
+    retry_failed,
+    retry_job,
+)
 
 Filters: TypeAlias = tuple[str | None, str | None, str | None]
 
@@ -81,7 +88,7 @@ def failed(
     """Show the dead letters, grouped by what they died of."""
     rows = read(
         database_url,
-        lambda connection: queue.list_failed(
+        lambda connection: list_failed(
             connection, queue_name, kind, fingerprint, limit
         ),
     )
@@ -122,7 +129,7 @@ def retry(
     if ids:
 
         async def again(connection: Connection, job_id: int) -> str:
-            await queue.retry_job(connection, job_id)
+            await retry_job(connection, job_id)
             return "retried"
 
         _each(ids, again, as_json=as_json, database_url=database_url)
@@ -133,14 +140,14 @@ def retry(
     if dry_run:
         rows = ask(
             database_url,
-            lambda c: queue.retry_failed(
+            lambda c: retry_failed(
                 c, *filters, min(limit, MAX_RETRIES), rate, merged, dry_run=True
             ),
         )
     else:
         total = 0
         if _asks(yes) or has_bar(quiet=as_json):
-            groups = ask(database_url, lambda c: queue.list_failed(c, *filters, None))
+            groups = ask(database_url, lambda c: list_failed(c, *filters, None))
             total = min(sum(group["job_count"] for group in groups), limit)
         confirm(f"{_said(total, limit)}dead letters are retried.", yes=yes)
         with bar("retrying", total, quiet=as_json) as advance:
@@ -178,7 +185,7 @@ def _redrive(
             # A conflict stays where it was, before all that is left.
             stuck = sum(row["outcome"] == "conflict" for row in done.values())
             count = min(batch, limit - len(done)) + stuck
-            rows = await queue.retry_failed(
+            rows = await retry_failed(
                 connection,
                 *filters,
                 min(count, MAX_RETRIES),
@@ -215,7 +222,7 @@ def cancel(
     filters = (queue_name, kind, concurrency_key, unique_key, status)
     _check(ids, filters, (), dry_run=dry_run)
     if ids:
-        _each(ids, queue.cancel_job, as_json=as_json, database_url=database_url)
+        _each(ids, cancel_job, as_json=as_json, database_url=database_url)
         return
 
     counts: Counter[str] = Counter()
@@ -223,16 +230,14 @@ def cancel(
     if dry_run or _asks(yes) or has_bar(quiet=as_json):
         found = ask(
             database_url,
-            lambda c: queue.cancel_jobs(
-                c, *filters, min(limit, MAX_AT_ONCE), dry_run=True
-            ),
+            lambda c: cancel_jobs(c, *filters, min(limit, MAX_AT_ONCE), dry_run=True),
         )
         total = sum(found.values())
         counts.update(found if dry_run else {})
 
     async def run(connection: Connection) -> None:
         while (size := min(BATCH, limit - counts.total())) > 0:
-            found = await queue.cancel_jobs(connection, *filters, size, dry_run=False)
+            found = await cancel_jobs(connection, *filters, size, dry_run=False)
             counts.update(found)
             advance(sum(found.values()))
             if sum(found.values()) < size:
@@ -277,7 +282,7 @@ def purge(
     ended_before = instant("--before", before)
 
     def some(connection: Connection, count: int, *, dry_run: bool) -> Awaitable[int]:
-        return queue.purge(
+        return operate.purge(
             connection,
             status,
             queue_name,

@@ -29,8 +29,11 @@ from pgwake.cli.output import (
     show,
     show_jobs,
 )
-from pgwake.database import statements as queue
 from pgwake.database.connection import Connection
+from pgwake.database.statements import operate, stats
+from pgwake.database.statements.claim import next_run_at
+from pgwake.database.statements.operate import explain_job, peek_jobs
+from pgwake.database.statements.stats import get_job
 
 
 class OnParentFailure(StrEnum):
@@ -104,7 +107,7 @@ def enqueue(
     text = sys.stdin.read() if payload == "-" else payload
 
     async def add(connection: Connection) -> int:
-        return await queue.enqueue(
+        return await operate.enqueue(
             connection,
             kind,
             json_object("the payload", text),
@@ -127,13 +130,13 @@ def enqueue(
 
 def show_job(job_id: JobId, as_json: Json = False, database_url: Url = None) -> None:
     """Show one job, wherever it lies."""
-    text = read(database_url, lambda connection: queue.get_job(connection, job_id))
+    text = read(database_url, lambda connection: get_job(connection, job_id))
     print_json_text(text, for_people=not as_json)
 
 
 def explain(job_id: JobId, as_json: Json = False, database_url: Url = None) -> None:
     """Say in words why a job is not running, or what became of it."""
-    text = read(database_url, lambda connection: queue.explain_job(connection, job_id))
+    text = read(database_url, lambda connection: explain_job(connection, job_id))
     if as_json:
         print_json({"id": job_id, "explanation": text})
     else:
@@ -168,7 +171,7 @@ def list_jobs(
     fields = None if payload is None else json_object("--payload", payload)
     rows = read(
         database_url,
-        lambda connection: queue.list_jobs(
+        lambda connection: stats.list_jobs(
             connection,
             queue=queue_name,
             kind=kind,
@@ -197,8 +200,8 @@ def peek(
     """Show the jobs that are due, in the order of a claim, without claiming them."""
 
     async def look(connection: Connection) -> tuple[list[Row], Any]:
-        rows = await queue.peek_jobs(connection, queue_name, limit)
-        return rows, None if rows else await queue.next_run_at(connection, queue_name)
+        rows = await peek_jobs(connection, queue_name, limit)
+        return rows, None if rows else await next_run_at(connection, queue_name)
 
     rows, next_at = read(database_url, look)
     show(rows, as_json=as_json)

@@ -13,8 +13,7 @@ from typing import Annotated
 
 import typer
 
-from pgwake.database.statements import SCHEMA_VERSION
-from pgwake.version import __version__
+from pgwake.version import SCHEMA_VERSION, __version__
 
 JOBS, QUEUES = "Jobs", "Queues and workers"
 # Where each command is, and its panel in the help. A command is imported when it is

@@ -30,9 +30,24 @@ from pgwake.cli.output import (
     table,
     wrong_usage,
 )
-from pgwake.database import statements as queue
 from pgwake.database.connection import Connection
-from pgwake.database.statements import overview, progress
+from pgwake.database.statements.operate import (
+    get_limits,
+    pause_queue,
+    resume_queue,
+    set_key_limit,
+    set_limits,
+)
+from pgwake.database.statements.stats import (
+    get_queue_stats,
+    jobs_in_progress,
+    list_jobs,
+    list_kinds,
+    list_queues,
+    list_workers,
+    unhandled_kinds,
+)
+from pgwake.database.statements.wake import open_writers
 from pgwake.errors import EXIT_BUSY
 
 LOOK_SECONDS = 0.2  # between the looks of a drain
@@ -52,13 +67,13 @@ def stats(
     """Show what stands in the queues, and what has gone through them."""
 
     async def look(connection: Connection) -> list[Row]:
-        return await queue.get_queue_stats(connection, queue_name)
+        return await get_queue_stats(connection, queue_name)
 
     async def look_at_all(connection: Connection) -> Group:
         rows = await look(connection)
-        kinds = await queue.unhandled_kinds(connection)
+        kinds = await unhandled_kinds(connection)
         warning = [_unhandled(kinds)] if kinds else []
-        jobs = await progress.jobs_in_progress(connection, queue_name, PROGRESS_LINES)
+        jobs = await jobs_in_progress(connection, queue_name, PROGRESS_LINES)
         return Group(_stats_table(rows), *warning, *_progress_table(jobs))
 
     async def keep_looking(connection: Connection) -> None:
@@ -82,7 +97,7 @@ def stats(
 
 def queues(as_json: Json = False, database_url: Url = None) -> None:
     """Show the queues: their pauses, limits and other policy, and what is in them."""
-    rows = read(database_url, overview.list_queues)
+    rows = read(database_url, list_queues)
     if as_json:
         print_json(rows)
         return
@@ -131,7 +146,7 @@ def pause(
         wrong_usage("--until and --for are both given: give one of them.")
 
     async def stop(connection: Connection) -> datetime | None:
-        return await queue.pause_queue(
+        return await pause_queue(
             connection,
             queue_name,
             until=instant("--until", until),
@@ -152,7 +167,7 @@ def resume(
 ) -> None:
     """End the pause of a queue."""
     was_paused = ask(
-        database_url, lambda connection: queue.resume_queue(connection, queue_name)
+        database_url, lambda connection: resume_queue(connection, queue_name)
     )
     if as_json:
         print_json({"queue": queue_name, "was_paused": was_paused})
@@ -201,20 +216,20 @@ async def _drained(
 ) -> list[Row] | None:
     """Pause and wait; None, or what still runs when the time is up."""
     deadline = monotonic() + seconds
-    await queue.pause_queue(connection, queue_name)
+    await pause_queue(connection, queue_name)
     # Who claimed before the pause may not have committed yet; who looked whether it is
     # paused just before may not have claimed yet: hence two looks.
-    claims = await queue.open_writers(connection)
+    claims = await open_writers(connection)
     quiet_looks, told = 0, 0
     while True:
-        claims &= await queue.open_writers(connection)
-        rows = await queue.get_queue_stats(connection, queue_name)
+        claims &= await open_writers(connection)
+        rows = await get_queue_stats(connection, queue_name)
         running = sum(row["running_count"] for row in rows)
         quiet_looks = 0 if running or claims else quiet_looks + 1
         if quiet_looks == 2:
             return None
         if monotonic() >= deadline:
-            return await queue.list_jobs(
+            return await list_jobs(
                 connection,
                 queue=queue_name,
                 kind=None,
@@ -265,10 +280,10 @@ def limit(
     async def change(connection: Connection) -> Row:
         if key is not None:
             value = changes["key_limit"]
-            await queue.set_key_limit(connection, queue_name, key, value)
+            await set_key_limit(connection, queue_name, key, value)
         elif changes:
-            await queue.set_limits(connection, queue_name, changes)
-        return await queue.get_limits(connection, queue_name)
+            await set_limits(connection, queue_name, changes)
+        return await get_limits(connection, queue_name)
 
     limits = ask(database_url, change)
     if as_json:
@@ -295,7 +310,7 @@ def _number(option: str, text: str | None, kind: type[int | float] = int) -> Any
 
 def workers(as_json: Json = False, database_url: Url = None) -> None:
     """Show the workers that report themselves, and what they run."""
-    rows = read(database_url, queue.list_workers)
+    rows = read(database_url, list_workers)
     if not as_json:
         for row in rows:
             row["state"] = "live" if row.pop("is_live") else "silent"
@@ -307,7 +322,7 @@ def workers(as_json: Json = False, database_url: Url = None) -> None:
 
 def kinds(as_json: Json = False, database_url: Url = None) -> None:
     """Show the kinds that are known, their policy, and how many workers handle them."""
-    rows = read(database_url, queue.list_kinds)
+    rows = read(database_url, list_kinds)
     if as_json:
         show(rows, as_json=True)
         return

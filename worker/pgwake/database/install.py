@@ -9,13 +9,13 @@ from time import monotonic
 import asyncpg
 
 from pgwake.database.connection import backoff, connect
-from pgwake.database.statements import (
-    SCHEMA_VERSION,
+from pgwake.database.statements.install import (
     Schema,
     has_roles,
     installed_schema,
     run_installer,
 )
+from pgwake.version import SCHEMA_VERSION
 
 _PASSING = ("40001", "40P01", "55P03")  # serialization, deadlock, lock not available
 _LEAST_SECONDS = 3.0  # to try again in

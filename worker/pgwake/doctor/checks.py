@@ -11,8 +11,8 @@ from time import monotonic
 from pgwake.database.connection import FAULTS, Connection, connect
 from pgwake.database.install import schema_problem, sql_directory
 from pgwake.database.pooler import PooledError, check_listening, delivery_seconds
-from pgwake.database.statements import doctor, installed_schema
-from pgwake.database.statements.adoption import get_adoption
+from pgwake.database.statements import doctor
+from pgwake.database.statements.install import get_adoption, installed_schema
 from pgwake.database.url import host_name, host_urls
 from pgwake.doctor.connect import explain_refusal, without_password
 from pgwake.errors import PgwakeError

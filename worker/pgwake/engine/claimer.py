@@ -10,9 +10,10 @@ from time import monotonic
 import asyncpg
 import structlog
 
-from pgwake.database import statements as queue
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
+from pgwake.database.statements.claim import Claim, claim_batch
+from pgwake.database.statements.finish import release_jobs
 from pgwake.engine.lifeline.notify_lock import Cause, Role, Wish
 from pgwake.engine.ready_jobs import Feed
 from pgwake.heartbeat import Pulse
@@ -140,7 +141,7 @@ class Claimer:
         claim = await self._claim(1, suspects=True)
         return claim is not None and bool(claim.jobs)
 
-    async def _look(self, count: int) -> queue.Claim | None:
+    async def _look(self, count: int) -> Claim | None:
         """Claim in turn with the others; who can't is not the one to be woken.
 
         None: the database has refused it, or it is the stop.
@@ -158,12 +159,12 @@ class Claimer:
             slow.cancel()
             self.pulse.beat()
 
-    async def _claim(self, count: int, *, suspects: bool = False) -> queue.Claim | None:
+    async def _claim(self, count: int, *, suspects: bool = False) -> Claim | None:
         """Claim, and hand over to the slots; None if the database refuses."""
         started = monotonic()
         try:
             claim = await self._session.call(
-                lambda connection: queue.claim_batch(
+                lambda connection: claim_batch(
                     connection,
                     self.feed.queue,
                     count,
@@ -233,7 +234,7 @@ class Claimer:
             return
         if jobs := self.feed.take_back(gathered=False):
             outcomes = await self._session.call(
-                lambda connection: queue.release_jobs(
+                lambda connection: release_jobs(
                     connection,
                     [job.id for job in jobs],
                     [job.lease_id for job in jobs],
@@ -244,7 +245,7 @@ class Claimer:
             for job, outcome in zip(jobs, outcomes, strict=True):
                 self._metrics.given_back(job, outcome, "unstarted")
 
-    async def _rest(self, claim: queue.Claim) -> None:
+    async def _rest(self, claim: Claim) -> None:
         """Sleep after a look that has found less than there was room for."""
         if self.feed.has_stranger:
             self.feed.has_stranger = False
@@ -280,7 +281,7 @@ class Claimer:
             self._naps = MAX_EMPTY_NAPS
         return self._naps > 0
 
-    def _seconds_to_next(self, claim: queue.Claim) -> float | None:
+    def _seconds_to_next(self, claim: Claim) -> float | None:
         """Until the next job is due; soon if one is, but somebody has it locked."""
         if not claim.leaves_due:
             self._locked_since = None

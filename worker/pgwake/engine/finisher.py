@@ -9,9 +9,14 @@ from typing import NamedTuple, TypeAlias
 import asyncpg
 import structlog
 
-from pgwake.database import statements as queue
 from pgwake.database.connection import Connection, describe
 from pgwake.database.session import Session
+from pgwake.database.statements.finish import (
+    Failure,
+    complete_jobs,
+    fail_jobs,
+    release_jobs,
+)
 from pgwake.engine.progress import Reports
 from pgwake.heartbeat import Pulse
 from pgwake.jobs.job import Job
@@ -35,7 +40,7 @@ class End(NamedTuple):
 
     job: Job
     seconds: float
-    what: "str | queue.Failure | Release | None"
+    what: "str | Failure | Release | None"
 
 
 class Release(NamedTuple):
@@ -102,7 +107,7 @@ class Finisher:
         message, trace = describe_problem(error)
         if job.run is not None and reason != "cancelled":
             job.run.failed(job.id, type_of(error) or reason, message, trace)
-        failure = queue.Failure(
+        failure = Failure(
             job.id, job.lease_id, message, reason, retryable, trace, retry_in
         )
         self._put(End(job, seconds, failure))
@@ -210,7 +215,7 @@ class Finisher:
         for end in batch:
             if isinstance(end.what, Release):
                 released.setdefault(end.what.reason, []).append(end)
-            elif isinstance(end.what, queue.Failure):
+            elif isinstance(end.what, Failure):
                 failed.append(end)
             else:
                 completed.append(end)
@@ -251,7 +256,7 @@ class Finisher:
             self._holdings.discard(job)
             if job.run is not None:
                 job.run.decided(job.id, "refused")
-        elif isinstance(what, queue.Failure):
+        elif isinstance(what, Failure):
             self.release(job, "refused", seconds, error=storable(told))
         elif what is not None and _is_unstorable(error):
             result = f"the result can't be stored: {told}"
@@ -273,7 +278,7 @@ class Finisher:
             outcome = "cancelled"
         self._metrics.ended(job, outcome, seconds)
         self._job_log.ended(
-            job, outcome, seconds, what if isinstance(what, queue.Failure) else None
+            job, outcome, seconds, what if isinstance(what, Failure) else None
         )
         if job.run is not None:
             job.run.decided(job.id, outcome)
@@ -281,7 +286,7 @@ class Finisher:
 
 async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:
     results = [end.what for end in ends]
-    return await queue.complete_jobs(
+    return await complete_jobs(
         connection,
         [end.job.id for end in ends],
         [end.job.lease_id for end in ends],
@@ -290,11 +295,11 @@ async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:
 
 
 async def _fail(connection: Connection, ends: Sequence[End]) -> list[str]:
-    return await queue.fail_jobs(connection, [end.what for end in ends])  # type: ignore[misc]
+    return await fail_jobs(connection, [end.what for end in ends])  # type: ignore[misc]
 
 
 async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
-    return await queue.release_jobs(
+    return await release_jobs(
         connection,
         [end.job.id for end in ends],
         [end.job.lease_id for end in ends],

@@ -10,7 +10,7 @@ import structlog
 
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
-from pgwake.database.statements import progress
+from pgwake.database.statements.finish import set_progresses
 from pgwake.jobs.job import Job
 
 log = structlog.get_logger()
@@ -68,7 +68,7 @@ class Reports:
             return False
         try:
             outcomes = await session.call(
-                lambda connection: progress.set_progresses(
+                lambda connection: set_progresses(
                     connection,
                     [job.id for job in news],
                     [job.lease_id for job in news],

@@ -7,8 +7,8 @@ from contextlib import suppress
 import asyncpg
 import structlog
 
-from pgwake.database import statements as queue
 from pgwake.database.session import Session
+from pgwake.database.statements.claim import seconds_to_suspect
 from pgwake.engine.claimer import Claimer
 from pgwake.pause import pause
 
@@ -50,7 +50,7 @@ class Quarantine:
             wait = self._poll_interval
             with suppress(asyncpg.PostgresError):
                 seconds = await self._session.call(
-                    lambda connection: queue.seconds_to_suspect(connection, queues)
+                    lambda connection: seconds_to_suspect(connection, queues)
                 )
                 if seconds is not None and seconds <= 0:
                     await self.run_due()

@@ -9,9 +9,9 @@ import anyio
 import asyncpg
 import structlog
 
-from pgwake.database import statements as queue
 from pgwake.database.connection import Connection, describe
 from pgwake.database.session import Session
+from pgwake.database.statements.upkeep import forget_worker, report_worker
 from pgwake.version import __version__
 
 FORGET_SECONDS = 1.0
@@ -35,7 +35,7 @@ class Presence:
 
     async def report(self, connection: Connection) -> None:
         """Say that it is there."""
-        await queue.report_worker(
+        await report_worker(
             connection,
             self.worker,
             host=socket.gethostname(),
@@ -49,7 +49,7 @@ class Presence:
         """Say that it ends; if the database does not listen, its silence will tell."""
 
         async def forget(connection: Connection) -> None:
-            await queue.forget_worker(connection, self.worker)
+            await forget_worker(connection, self.worker)
 
         with anyio.move_on_after(FORGET_SECONDS):
             try:

@@ -10,7 +10,7 @@ import asyncpg
 from pgwake.database import connection as connections
 from pgwake.database.connection import Connection, backoff, is_transient
 from pgwake.database.session import Session
-from pgwake.database.statements import completion
+from pgwake.database.statements.finish import lease_outcomes, parent_results
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.progress import Reports
 from pgwake.engine.transaction import Transaction
@@ -63,9 +63,7 @@ class Service:
 
     async def parent_results(self, job: Job) -> list[ParentResult]:
         """Ask for what a job's parents came to."""
-        rows = await self._session.call(
-            partial(completion.parent_results, job_id=job.id)
-        )
+        rows = await self._session.call(partial(parent_results, job_id=job.id))
         return [ParentResult(*row) for row in rows]
 
     async def lease_outcome(self, job: Job) -> str | None:
@@ -73,7 +71,7 @@ class Service:
         with suppress(TimeoutError, asyncpg.PostgresError):
             async with asyncio.timeout(2 * self.timeout):
                 (outcome,) = await self._session.call(
-                    lambda connection: completion.lease_outcomes(
+                    lambda connection: lease_outcomes(
                         connection, [job.id], [job.lease_id]
                     )
                 )

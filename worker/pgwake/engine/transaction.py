@@ -10,7 +10,7 @@ import asyncpg
 import structlog
 
 from pgwake.database.connection import FAULTS, Connection, describe
-from pgwake.database.statements import completion, progress
+from pgwake.database.statements.finish import complete_job, set_progresses
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.progress import Reports
 from pgwake.errors import ConfigurationError, InvalidValueError, LeaseLostError
@@ -122,7 +122,7 @@ class Transaction:
             async with asyncio.timeout(self._pool.timeout):
                 for text in self._reports.newest([job]).values():
                     await _report(connection, job, text)
-                await completion.complete_job(
+                await complete_job(
                     connection, job.id, job.lease_id, self._completion.result
                 )
         except Exception as error:
@@ -183,7 +183,7 @@ async def _report(connection: Connection, job: Job, text: str | None) -> None:
     # One that is refused must not harm the rest; Reports tells of it.
     with suppress(asyncpg.PostgresError):
         async with connection.transaction():
-            await progress.set_progresses(connection, [job.id], [job.lease_id], [text])
+            await set_progresses(connection, [job.id], [job.lease_id], [text])
 
 
 def _check_open(connection: Connection) -> None:

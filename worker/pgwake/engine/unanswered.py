@@ -6,9 +6,10 @@ from time import monotonic
 import asyncpg
 import structlog
 
-from pgwake.database import statements as queue
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
+from pgwake.database.statements.claim import leases_of
+from pgwake.database.statements.finish import release_jobs
 from pgwake.jobs.job import Job
 
 log = structlog.get_logger()
@@ -66,13 +67,13 @@ class Strays:
         # Before the look: what ends meanwhile is not to be taken for a stray.
         held = {(job.id, job.lease_id) for job in list(self._holdings)}
         leases = await self._claims.call(
-            lambda connection: queue.leases_of(connection, self._worker)
+            lambda connection: leases_of(connection, self._worker)
         )
         strays = [lease for lease in leases if lease not in held]
         if strays:
             job_ids, lease_ids = zip(*strays, strict=True)
             await self._claims.call(
-                lambda connection: queue.release_jobs(
+                lambda connection: release_jobs(
                     connection, job_ids, lease_ids, "unstarted"
                 )
             )

@@ -9,9 +9,9 @@ from typing import Any
 import asyncpg
 import structlog
 
-from pgwake.database import statements as queue
 from pgwake.database.connection import MAX_BACKOFF_SECONDS, Connection, describe
 from pgwake.database.session import Session
+from pgwake.database.statements.upkeep import Crashed, maintain
 from pgwake.engine.report import Presence
 from pgwake.engine.scheduler import Scheduler
 from pgwake.heartbeat import Pulse
@@ -135,12 +135,12 @@ class Upkeep:
             # Looked at here, since a repetition may be on a new session.
             if step == "sweep" and not self._may_sweep():
                 return {}
-            return await queue.maintain(connection, step)
+            return await maintain(connection, step)
 
         done = await self._session.call(once)
         if step == "retention":
             self._is_behind = done.get(step, 0) >= RETENTION_ROWS
-        for crashed in starmap(queue.Crashed, done.get("crashed", ())):
+        for crashed in starmap(Crashed, done.get("crashed", ())):
             log.warning(
                 "leases ran out",
                 queue=crashed.queue,

@@ -11,9 +11,9 @@ import asyncpg
 import structlog
 
 from pgwake import names
-from pgwake.database import statements as queue
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
+from pgwake.database.statements.upkeep import declare_kinds
 from pgwake.engine.calls import Calls
 from pgwake.engine.claimer import Claimer
 from pgwake.engine.finisher import Finisher
@@ -341,9 +341,7 @@ class Worker:
         """Say what the kinds' policy is; without that, what held before holds."""
         kinds, version = dumps(self.registry.declaration), self.settings.app_version
         try:
-            await session.call(
-                lambda c: queue.declare_kinds(c, kinds, version, self.name)
-            )
+            await session.call(lambda c: declare_kinds(c, kinds, version, self.name))
         except asyncpg.PostgresError as error:
             log.error("kinds not declared", error=describe(error), hint=error.hint)
 

@@ -9,9 +9,9 @@ import asyncpg
 import structlog
 
 from pgwake import names
-from pgwake.database import statements as queue
 from pgwake.database.connection import Connection, describe
 from pgwake.database.session import Session
+from pgwake.database.statements.install import is_read_only
 from pgwake.errors import ConfigurationError
 from pgwake.heartbeat import Pulse
 from pgwake.http.app import application
@@ -131,4 +131,4 @@ class Web:
             self._metrics.upkeep_succeeded.note(("sample",))
 
     async def _check(self, connection: Connection) -> None:
-        self._health.is_read_only = await queue.is_read_only(connection)
+        self._health.is_read_only = await is_read_only(connection)

@@ -9,7 +9,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
-from pgwake.database.statements import Claim, Connection
+from pgwake.database.statements import Connection
+from pgwake.database.statements.claim import Claim
 from pgwake.errors import ConfigurationError, InvalidValueError
 from pgwake.jsontext import dumps
 

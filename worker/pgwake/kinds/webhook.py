@@ -6,8 +6,8 @@ from typing import Any
 
 import asyncpg
 
-from pgwake.database import statements as queue
 from pgwake.database.session import Session
+from pgwake.database.statements.stats import get_job
 from pgwake.jobs.job import Job
 from pgwake.jsontext import dumps
 from pgwake.kinds.http import HttpClient
@@ -63,7 +63,7 @@ class Webhook:
         self, job_id: int, status: str, finished_at: datetime
     ) -> dict[str, Any] | None:
         try:
-            text = await self._session.call(lambda c: queue.get_job(c, job_id))
+            text = await self._session.call(lambda c: get_job(c, job_id))
         except asyncpg.PostgresError as error:
             if error.sqlstate == "PW001":
                 return None

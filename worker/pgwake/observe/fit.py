@@ -7,11 +7,10 @@ from time import monotonic
 import asyncpg
 import structlog
 
-from pgwake.database import statements as queue
 from pgwake.database.connection import Connection, describe
 from pgwake.database.install import schema_problem
 from pgwake.database.session import Session
-from pgwake.database.statements.adoption import Adoption, get_adoption
+from pgwake.database.statements.install import Adoption, get_adoption, installed_schema
 from pgwake.errors import ROLES_HINT, ConfigurationError
 from pgwake.observe.health import Health
 from pgwake.pause import pause
@@ -95,7 +94,7 @@ class Gate:
 
     async def _problem(self, connection: Connection) -> str | None:
         try:
-            if problem := schema_problem(await queue.installed_schema(connection)):
+            if problem := schema_problem(await installed_schema(connection)):
                 return problem
             adoption = await get_adoption(connection)
         except asyncpg.InsufficientPrivilegeError as error:

@@ -6,7 +6,7 @@ from time import monotonic
 
 import structlog
 
-from pgwake.database.statements import Failure
+from pgwake.database.statements.finish import Failure
 from pgwake.jobs.job import Job
 
 log = structlog.get_logger()

@@ -11,7 +11,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from pgwake.database.statements import Crashed
+from pgwake.database.statements.upkeep import Crashed
 from pgwake.jobs.job import Job
 from pgwake.observe.counters import Counts, Instants, Seconds
 from pgwake.observe.database import Survey

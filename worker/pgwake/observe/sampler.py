@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import structlog
 
 from pgwake.database.connection import Connection
-from pgwake.database.statements.metrics import get_metrics
+from pgwake.database.statements.stats import get_metrics
 from pgwake.observe.history import INTERVAL_SECONDS, History
 from pgwake.observe.metrics import Metrics
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import structlog
 
-from pgwake.database.statements import Crashed
+from pgwake.database.statements.upkeep import Crashed
 from pgwake.engine.worker import Worker, import_handlers
 from pgwake.errors import EXIT_CONFIG, ConfigurationError
 from pgwake.jobs.registry import registry

@@ -11,9 +11,15 @@ import asyncpg
 import structlog
 
 from pgwake import names
-from pgwake.database import statements as queue
 from pgwake.database.connection import Connection, backoff, describe, is_pooled
 from pgwake.database.session import Session
+from pgwake.database.statements.claim import seconds_to_suspect
+from pgwake.database.statements.upkeep import (
+    Crashed,
+    release_worker_jobs,
+    session_count,
+)
+from pgwake.database.statements.wake import pass_baton
 from pgwake.errors import EXIT_CONFIG
 from pgwake.pause import pause
 from pgwake.settings import Settings
@@ -47,7 +53,7 @@ class Supervisor:
         self._queues: set[str] = set()
         # What crashed and is not yet counted by anybody, and whether its claims are: a
         # quarantine shows no metrics of its own.
-        self._crashed: list[tuple[queue.Crashed, bool]] = []
+        self._crashed: list[tuple[Crashed, bool]] = []
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()  # a crash, or the stop
         self._exit_code = 0
@@ -112,16 +118,16 @@ class Supervisor:
             names.application_name(child.name),
             names.handlers_application_name(child.name),
         ]
-        given_back: list[queue.Crashed] = []
+        given_back: list[Crashed] = []
 
         async def once(connection: Connection) -> bool:
             # A pooler keeps idle sessions open, under the name of their last client.
             busy = is_pooled(connection)
-            sessions = await queue.session_count(connection, applications, busy=busy)
-            given_back.extend(await queue.release_worker_jobs(connection, child.name))
+            sessions = await session_count(connection, applications, busy=busy)
+            given_back.extend(await release_worker_jobs(connection, child.name))
             if not sessions:
                 for name in child.queues:  # it may have had the bell
-                    await queue.pass_baton(connection, name)
+                    await pass_baton(connection, name)
             return sessions > 0
 
         try:
@@ -175,7 +181,7 @@ class Supervisor:
         if not queues or any(child.is_waiting for child in self._children):
             return None
         question = asyncio.ensure_future(
-            self._session.call(lambda c: queue.seconds_to_suspect(c, sorted(queues)))
+            self._session.call(lambda c: seconds_to_suspect(c, sorted(queues)))
         )
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:

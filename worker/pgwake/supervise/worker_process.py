@@ -12,7 +12,7 @@ from time import monotonic
 import structlog
 
 from pgwake import names
-from pgwake.database.statements import Crashed
+from pgwake.database.statements.upkeep import Crashed
 from pgwake.settings import Settings
 
 log = structlog.get_logger()

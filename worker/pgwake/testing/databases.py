@@ -15,7 +15,7 @@ from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from pgwake.database.session import Session
 from pgwake.database.statements import testing
-from pgwake.database.statements.adoption import adopt
+from pgwake.database.statements.install import adopt
 from pgwake.errors import ConfigurationError
 from pgwake.testing.threads import CallersThread
 

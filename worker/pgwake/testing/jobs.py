@@ -10,8 +10,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, cast
 
 from pgwake.database.connection import Connection
 from pgwake.database.session import Session
-from pgwake.database.statements import declare_kinds
 from pgwake.database.statements import testing as queue
+from pgwake.database.statements.upkeep import declare_kinds
 from pgwake.errors import InvalidValueError
 from pgwake.jobs.registry import Registry
 from pgwake.jobs.registry import registry as default_registry

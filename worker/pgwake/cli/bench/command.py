@@ -17,7 +17,7 @@ from pgwake.cli.output import InProduction, Url, bar, cell, note, say, show, wro
 from pgwake.cli.stage import started, until_signal
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
-from pgwake.database.statements.adoption import get_adoption
+from pgwake.database.statements.install import get_adoption
 from pgwake.doctor.connect import without_password
 from pgwake.errors import InvalidArgumentError, PgwakeError
 from pgwake.settings import Settings

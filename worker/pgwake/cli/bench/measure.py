@@ -12,9 +12,10 @@ from time import monotonic, monotonic_ns
 from typing import TypeAlias
 
 from pgwake.cli.bench.worker import COMMAND, LATENCY, NOOP, POLL_SECONDS, MeasuredWorker
-from pgwake.database import statements as queue
 from pgwake.database.connection import Connection
 from pgwake.database.statements import bench, scratch
+from pgwake.database.statements.operate import pause_queue, resume_queue
+from pgwake.database.statements.wake import session_id
 from pgwake.settings import Settings
 
 Figures: TypeAlias = dict[str, float]
@@ -56,12 +57,12 @@ async def measure_round(
         return not (await scratch.left(connection, QUEUE)).live
 
     async def drain() -> None:
-        await queue.resume_queue(connection, QUEUE)
+        await resume_queue(connection, QUEUE)
         await worker.delays(1, DRAIN_SECONDS)
         await worker.wait_until(is_empty, DRAIN_SECONDS, POLL_SECONDS)
 
     # Nobody sleeps while jobs are put in, and all of them wait for the worker.
-    await queue.pause_queue(connection, QUEUE)
+    await pause_queue(connection, QUEUE)
     parts = {
         "round_trip": {"ms": await _ms(connection, bench.ROUND_TRIP)},
         "commit": {"ms": await _ms(connection, bench.COMMIT)},
@@ -99,7 +100,7 @@ async def measured(
     That is CPU of the worker and of the server, as far as they are in this machine's
     /proc, and all the WAL that the server has written meanwhile.
     """
-    backend, _ = await queue.session_id(connection)
+    backend, _ = await session_id(connection)
     pids = _watched(worker_pid, backend)
 
     async def used() -> Figures:

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from pgwake.database import statements as queue
 from pgwake.database.connection import (
     FAULTS,
     Connection,
@@ -17,7 +16,10 @@ from pgwake.database.connection import (
 from pgwake.database.install import schema_problem
 from pgwake.database.pooler import PooledError, check_listening
 from pgwake.database.statements import scratch
-from pgwake.database.statements.adoption import get_adoption
+from pgwake.database.statements.install import get_adoption, installed_schema
+from pgwake.database.statements.operate import cancel_jobs, purge
+from pgwake.database.statements.stats import list_workers
+from pgwake.database.statements.upkeep import forget_worker, release_worker_jobs
 from pgwake.errors import ROLES_HINT, ConfigurationError, PgwakeError
 from pgwake.observe.fit import adoption_problem
 from pgwake.settings import Settings
@@ -102,7 +104,7 @@ async def _check(
     """
     await check_writable(connection)
     try:
-        problem = schema_problem(await queue.installed_schema(connection))
+        problem = schema_problem(await installed_schema(connection))
         if problem is not None:
             raise ConfigurationError(problem)
         adoption = await get_adoption(connection)
@@ -123,7 +125,7 @@ async def _check(
         )
     if not await scratch.take(connection, name):
         raise ConfigurationError(f"queue {name} is used by another run: let it end")
-    for worker in await queue.list_workers(connection):
+    for worker in await list_workers(connection):
         if worker["is_live"] and name in worker["queues"]:
             raise ConfigurationError(
                 f"queue {name} has a worker, {worker['name']}: an earlier run was "
@@ -149,18 +151,18 @@ async def _remove(connection: Connection, name: str, kinds: Sequence[str]) -> No
     """Delete the queue's jobs wherever they are, and all else of it."""
     async with asyncio.timeout(REMOVE_SECONDS):
         while (left := await scratch.left(connection, name)).live:
-            await queue.cancel_jobs(
+            await cancel_jobs(
                 connection, name, None, None, None, None, MOST, dry_run=False
             )
             for holder in await scratch.holders(connection, name):
-                await queue.release_worker_jobs(connection, holder)
+                await release_worker_jobs(connection, holder)
             await asyncio.sleep(POLL_SECONDS)
         for status in ("failed", "completed", "cancelled"):
             for _ in range(0, getattr(left, status), MOST):
-                await queue.purge(
+                await purge(
                     connection, status, name, None, None, None, MOST, dry_run=False
                 )
-        for worker in await queue.list_workers(connection):
+        for worker in await list_workers(connection):
             if name in worker["queues"]:
-                await queue.forget_worker(connection, worker["name"])
+                await forget_worker(connection, worker["name"])
         await scratch.forget(connection, name, list(kinds))

@@ -8,7 +8,6 @@ from typing import NoReturn
 
 import structlog
 
-from pgwake.database import statements as queue
 from pgwake.database.connection import (
     FAULTS,
     Connection,
@@ -18,6 +17,14 @@ from pgwake.database.connection import (
     describe,
 )
 from pgwake.database.pooler import PooledError, check_listening
+from pgwake.database.statements.wake import (
+    BATON_CHANNEL,
+    CANCEL_CHANNEL,
+    CHANNEL,
+    end_session,
+    open_writers,
+    session_id,
+)
 from pgwake.engine.lifeline.notify_lock import Bell, Cause, Role, Wish
 from pgwake.observe.metrics import Metrics
 from pgwake.pause import pause
@@ -135,13 +142,13 @@ class Listener:
 
     async def _begin(self, connection: Connection) -> None:
         await check_writable(connection)  # else nothing would ever be heard
-        await connection.add_listener(queue.CHANNEL, self._rung)
-        await connection.add_listener(queue.BATON_CHANNEL, self._passed)
-        await connection.add_listener(queue.CANCEL_CHANNEL, self._cancelled)
+        await connection.add_listener(CHANNEL, self._rung)
+        await connection.add_listener(BATON_CHANNEL, self._passed)
+        await connection.add_listener(CANCEL_CHANNEL, self._cancelled)
         if self._before is not None:
             # If only its socket is dead, it would keep the bells, and hear nothing.
-            await queue.end_session(connection, self._before)
-        self._before = await queue.session_id(connection)
+            await end_session(connection, self._before)
+        self._before = await session_id(connection)
         self._show(is_up=True)
         for bell in self._bells.values():
             bell.begun()
@@ -156,7 +163,7 @@ class Listener:
                 await bell.settle(connection)
             self._is_settled = not self._changed.is_set()
             if any(bell.seconds_to_look() <= 0 for bell in self._bells.values()):
-                writers = await queue.open_writers(connection)
+                writers = await open_writers(connection)
                 for bell in self._bells.values():
                     if bell.seconds_to_look() <= 0:
                         bell.look(writers)

@@ -6,8 +6,8 @@ from math import inf
 from time import monotonic
 from typing import Literal
 
-from pgwake.database import statements as queue
 from pgwake.database.statements import Connection
+from pgwake.database.statements.wake import mute, park, pass_baton, unmute, unpark
 
 FIRST_LOOK_SECONDS = 0.005  # after the bell was taken, and at the least between looks
 
@@ -101,21 +101,21 @@ class Bell:
                     self._tell(Role.ON_DUTY, "bell")
                 return
             elif self.is_held:
-                await queue.mute(connection, self.name)
+                await mute(connection, self.name)
                 self.is_held = False
             else:
                 await self._take(connection)
         if self.is_on_duty:
             self._owes = True
-            await queue.unpark(connection, self.name, muted=not self.is_held)
+            await unpark(connection, self.name, muted=not self.is_held)
             self.is_on_duty = self.is_held = False
         elif self._owes:
-            await queue.pass_baton(connection, self.name)
+            await pass_baton(connection, self.name)
         self._owes = self._was_done = False
 
     async def _try(self, connection: Connection) -> None:
         self._baton = False
-        if await queue.park(connection, self.name, muted=True):
+        if await park(connection, self.name, muted=True):
             self.is_on_duty = True
             self._tell(Role.ON_DUTY, "bell")
         elif self._baton:  # passed meanwhile
@@ -126,7 +126,7 @@ class Bell:
         self._owes = False
 
     async def _take(self, connection: Connection) -> None:
-        await queue.unmute(connection, self.name)
+        await unmute(connection, self.name)
         self.is_held = True
         self._writers = None
         self._next_look = monotonic() + FIRST_LOOK_SECONDS

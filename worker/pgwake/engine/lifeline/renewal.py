@@ -10,10 +10,9 @@ from time import monotonic
 import asyncpg
 import structlog
 
-from pgwake.database import statements as queue
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
-from pgwake.database.statements import completion
+from pgwake.database.statements.finish import extend_leases, lease_outcomes
 from pgwake.heartbeat import Pulse
 from pgwake.jobs.job import Job, StopReason
 from pgwake.pause import pause
@@ -109,7 +108,7 @@ class Renewal:
         asked_at = monotonic()
         try:
             outcomes = await self._session.call(
-                lambda connection: queue.extend_leases(
+                lambda connection: extend_leases(
                     connection,
                     [job.id for job in jobs],
                     [job.lease_id for job in jobs],
@@ -134,7 +133,7 @@ class Renewal:
         """Stop them, but for those that their handlers have completed themselves."""
         try:
             outcomes = await self._session.call(
-                lambda connection: completion.lease_outcomes(
+                lambda connection: lease_outcomes(
                     connection, [job.id for job in jobs], [job.lease_id for job in jobs]
                 )
             )

@@ -11,9 +11,8 @@ from time import monotonic
 
 import structlog
 
-from pgwake.database import statements as queue
 from pgwake.database.session import Session
-from pgwake.database.statements import Failure
+from pgwake.database.statements.finish import Failure, fail_jobs, release_jobs
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.ready_jobs import Feed
 from pgwake.errors import EXIT_HUNG
@@ -182,7 +181,7 @@ class Watchdog:
                 unstarted = [job for feed in self._feeds for job in feed.take_back()]
                 if failures:
                     await self._session.call(
-                        lambda connection: queue.fail_jobs(connection, failures)
+                        lambda connection: fail_jobs(connection, failures)
                     )
                 await self._finisher.heir(self._session).write_all()
                 await self._give_back(unstarted, "unstarted")
@@ -204,7 +203,7 @@ class Watchdog:
         if not jobs:
             return
         outcomes = await self._session.call(
-            lambda connection: queue.release_jobs(
+            lambda connection: release_jobs(
                 connection, [j.id for j in jobs], [j.lease_id for j in jobs], reason
             )
         )

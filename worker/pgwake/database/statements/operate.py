@@ -1,0 +1,242 @@
+"""The SQL of what people do to jobs and queues."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from pgwake.database.statements import Connection
+
+_ENQUEUE = """
+select pgwake.enqueue($1, $2, queue => $3, priority => $4, run_at => $5, delay => $6,
+                      max_attempts => $7, unique_key => $8, on_conflict => $9,
+                      concurrency_key => $10, depends_on => $11,
+                      on_parent_failure => $12, webhook => $13)
+"""
+_PEEK_JOBS = "select * from pgwake.peek_jobs($1, $2)"
+_EXPLAIN_JOB = "select pgwake.explain_job($1)"
+_LIST_FAILED = "select * from pgwake.list_failed($1, $2, $3, $4)"
+_RETRY_JOB = "select pgwake.retry_job($1)"
+_RETRY_FAILED = "select * from pgwake.retry_failed($1, $2, $3, $4, $5, $6, $7)"
+_CANCEL_JOB = "select pgwake.cancel_job($1)"
+_CANCEL_JOBS = "select * from pgwake.cancel_jobs($1, $2, $3, $4, $5, $6, $7)"
+_PURGE = "select pgwake.purge($1, $2, $3, $4, $5, $6, $7)"
+_PAUSE_QUEUE = """
+select nullif(p.until, 'infinity')
+from pgwake.pause_queue($1, coalesce($2, pgwake.now() + $3::interval, 'infinity'))
+  as p(until)
+"""
+_RESUME_QUEUE = "select pgwake.resume_queue($1)"
+_GET_LIMITS = """
+select q.max_running, q.rate_limit, q.rate_burst, q.key_limit
+from pgwake.queues as q
+where q.name = $1
+"""
+_GET_KEY_LIMITS = """
+select l.key, l.max_running from pgwake.concurrency_limits as l
+where l.queue = $1
+order by l.key
+limit 1000
+"""
+_SET_LIMITS = """
+insert into pgwake.queues as q (name, max_running, rate_limit, rate_burst, key_limit)
+values ($1, $2, $3, $4, $5)
+on conflict (name) do update
+set max_running = excluded.max_running, rate_limit = excluded.rate_limit,
+  rate_burst = excluded.rate_burst, key_limit = excluded.key_limit
+"""
+_SET_KEY_LIMIT = """
+insert into pgwake.concurrency_limits as l (queue, key, max_running)
+values ($1, $2, $3)
+on conflict (queue, key) do update set max_running = excluded.max_running
+"""
+_DROP_KEY_LIMIT = """
+delete from pgwake.concurrency_limits as l where l.queue = $1 and l.key = $2
+"""
+
+
+async def enqueue(
+    connection: Connection,
+    kind: str,
+    payload: str,
+    *,
+    queue: str = "default",
+    priority: int = 0,
+    run_at: datetime | None = None,
+    delay: timedelta | None = None,
+    max_attempts: int | None = None,
+    unique_key: str | None = None,
+    on_conflict: str = "return",
+    concurrency_key: str | None = None,
+    depends_on: Sequence[int] = (),
+    on_parent_failure: str | None = None,
+    webhook: str | None = None,
+) -> int:
+    """Add a job, its payload as JSON text; its id, or that of the live one."""
+    job_id: int = await connection.fetchval(
+        _ENQUEUE,
+        kind,
+        payload,
+        queue,
+        priority,
+        run_at,
+        delay,
+        max_attempts,
+        unique_key,
+        on_conflict,
+        concurrency_key,
+        depends_on,
+        on_parent_failure,
+        webhook,
+    )
+    return job_id
+
+
+async def peek_jobs(
+    connection: Connection, queue: str, limit: int
+) -> list[dict[str, Any]]:
+    """Return the due jobs of a queue in the order of a claim."""
+    return [
+        {**row, "payload": json.loads(row["payload"])}
+        for row in await connection.fetch(_PEEK_JOBS, queue, limit)
+    ]
+
+
+async def explain_job(connection: Connection, job_id: int) -> str:
+    """Return in words why a job is not running."""
+    text: str = await connection.fetchval(_EXPLAIN_JOB, job_id)
+    return text
+
+
+async def list_failed(
+    connection: Connection,
+    queue: str | None,
+    kind: str | None,
+    fingerprint: str | None,
+    limit: int | None,
+) -> list[dict[str, Any]]:
+    """Return the dead letters, a dict a group."""
+    rows = await connection.fetch(_LIST_FAILED, queue, kind, fingerprint, limit)
+    return [dict(row) for row in rows]
+
+
+async def retry_job(connection: Connection, job_id: int) -> None:
+    """Make a failed or cancelled job pending again."""
+    await connection.fetchval(_RETRY_JOB, job_id)
+
+
+async def retry_failed(
+    connection: Connection,
+    queue: str | None,
+    kind: str | None,
+    fingerprint: str | None,
+    limit: int,
+    rate: float | None,
+    patch: str | None,
+    *,
+    dry_run: bool,
+) -> list[dict[str, Any]]:
+    """Make dead letters pending again; a dict a job, with its outcome."""
+    return [
+        {**row, "payload": json.loads(row["payload"])}
+        for row in await connection.fetch(
+            _RETRY_FAILED, queue, kind, fingerprint, limit, rate, patch, dry_run
+        )
+    ]
+
+
+async def cancel_job(connection: Connection, job_id: int) -> str:
+    """Cancel a job; what became of it."""
+    outcome: str = await connection.fetchval(_CANCEL_JOB, job_id)
+    return outcome
+
+
+async def cancel_jobs(
+    connection: Connection,
+    queue: str | None,
+    kind: str | None,
+    concurrency_key: str | None,
+    unique_key: str | None,
+    status: str | None,
+    limit: int,
+    *,
+    dry_run: bool,
+) -> dict[str, int]:
+    """Cancel the jobs that match; how many by outcome."""
+    rows = await connection.fetch(
+        _CANCEL_JOBS, queue, kind, concurrency_key, unique_key, status, limit, dry_run
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+async def purge(
+    connection: Connection,
+    status: str,
+    queue: str | None,
+    kind: str | None,
+    fingerprint: str | None,
+    before: datetime | None,
+    limit: int,
+    *,
+    dry_run: bool,
+) -> int:
+    """Delete the ended jobs that match; how many."""
+    count: int = await connection.fetchval(
+        _PURGE, status, queue, kind, fingerprint, before, limit, dry_run
+    )
+    return count
+
+
+async def pause_queue(
+    connection: Connection,
+    queue: str,
+    *,
+    until: datetime | None = None,
+    duration: timedelta | None = None,
+) -> datetime | None:
+    """Pause a queue; until when, None: until it is resumed."""
+    paused_until: datetime | None = await connection.fetchval(
+        _PAUSE_QUEUE, queue, until, duration
+    )
+    return paused_until
+
+
+async def resume_queue(connection: Connection, queue: str) -> bool:
+    """End a queue's pause; whether it was paused."""
+    was_paused: bool = await connection.fetchval(_RESUME_QUEUE, queue)
+    return was_paused
+
+
+async def get_limits(connection: Connection, queue: str) -> dict[str, Any]:
+    """Return a queue's limits, and under keys those of single concurrency keys."""
+    row = await connection.fetchrow(_GET_LIMITS, queue)
+    names = ("max_running", "rate_limit", "rate_burst", "key_limit")
+    limits: dict[str, Any] = dict.fromkeys(names) if row is None else dict(row)
+    keys = await connection.fetch(_GET_KEY_LIMITS, queue)
+    return {**limits, "keys": dict(map(tuple, keys))}
+
+
+async def set_limits(
+    connection: Connection, queue: str, changes: dict[str, Any]
+) -> None:
+    """Change some of a queue's limits; None: no such limit."""
+    async with connection.transaction():
+        limits = {**await get_limits(connection, queue), **changes}
+        await connection.execute(
+            _SET_LIMITS,
+            queue,
+            limits["max_running"],
+            limits["rate_limit"],
+            limits["rate_burst"],
+            limits["key_limit"],
+        )
+
+
+async def set_key_limit(
+    connection: Connection, queue: str, key: str, limit: int | None
+) -> None:
+    """Limit one concurrency key; None: as its queue says."""
+    if limit is None:
+        await connection.execute(_DROP_KEY_LIMIT, queue, key)
+    else:
+        await connection.execute(_SET_KEY_LIMIT, queue, key, limit)

@@ -1,0 +1,82 @@
+"""The SQL of the upkeep, and of what workers say of themselves."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pgwake.database.statements import Connection
+
+_RELEASE_WORKER_JOBS = "select * from pgwake.release_worker_jobs($1)"
+_MAINTAIN = "select pgwake.maintain($1)"
+_DECLARE_KINDS = "select pgwake.declare_kinds($1::text::jsonb, $2, $3)"
+_REPORT_WORKER = "select pgwake.report_worker($1, $2, $3, $4, $5, $6)"
+_FORGET_WORKER = "select pgwake.forget_worker($1)"
+_SESSION_COUNT = """
+select count(*) from pg_stat_activity as a
+where a.datname = current_database() and a.application_name = any ($1::text[])
+  and (a.state <> 'idle' or not $2)
+"""
+
+
+class Crashed(NamedTuple):
+    """How many jobs of a kind were taken from dead workers.
+
+    Attributes:
+        queue: Their queue.
+        kind: Their kind.
+        jobs: How many.
+        failed: How many of them are failed for good.
+        cancelled: How many of them are cancelled, as had been asked for.
+    """
+
+    queue: str
+    kind: str
+    jobs: int
+    failed: int
+    cancelled: int
+
+
+async def release_worker_jobs(connection: Connection, worker: str) -> list[Crashed]:
+    """Give back what a dead worker had."""
+    rows = await connection.fetch(_RELEASE_WORKER_JOBS, worker)
+    return [Crashed(*row) for row in rows]
+
+
+async def maintain(connection: Connection, step: str) -> dict[str, Any]:
+    """Do a step of the upkeep; what it did."""
+    done: dict[str, Any] = json.loads(await connection.fetchval(_MAINTAIN, step))
+    return done
+
+
+async def declare_kinds(
+    connection: Connection, kinds: str, version: str, worker: str
+) -> None:
+    """Declare kinds' policy and payloads, JSON text; newest version wins."""
+    await connection.fetchval(_DECLARE_KINDS, kinds, version, worker)
+
+
+async def report_worker(
+    connection: Connection,
+    worker: str,
+    *,
+    host: str,
+    pid: int,
+    queues: Sequence[str],
+    kinds: Sequence[str],
+    version: str,
+) -> None:
+    """Say that a worker is there."""
+    await connection.fetchval(_REPORT_WORKER, worker, host, pid, queues, kinds, version)
+
+
+async def forget_worker(connection: Connection, worker: str) -> None:
+    """Say that a worker has ended."""
+    await connection.fetchval(_FORGET_WORKER, worker)
+
+
+async def session_count(
+    connection: Connection, application_names: Sequence[str], *, busy: bool = False
+) -> int:
+    """Return how many sessions of these names the database has; only the busy ones?"""
+    count: int = await connection.fetchval(_SESSION_COUNT, application_names, busy)
+    return count

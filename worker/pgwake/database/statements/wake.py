@@ -1,0 +1,66 @@
+"""The SQL of who sleeps on a queue and who wakes them."""
+
+from datetime import datetime
+
+from pgwake.database.statements import Connection
+
+CHANNEL = "pgwake"
+BATON_CHANNEL = "pgwake_baton"
+CANCEL_CHANNEL = "pgwake_cancel"
+_PARK = "select pgwake.park($1, $2)"
+_MUTE = "select pgwake.mute($1)"
+_UNMUTE = "select pgwake.unmute($1)"
+_UNPARK = "select pgwake.unpark($1, $2)"
+_BATON = "select pgwake.pass_baton($1)"
+_OPEN_WRITERS = "select pgwake.open_writers()"
+_SESSION_ID = """
+select a.pid, a.backend_start from pg_stat_activity as a where a.pid = pg_backend_pid()
+"""
+_END_SESSION = """
+select pg_terminate_backend(a.pid, 1000)
+from pg_stat_activity as a
+where a.pid = $1 and a.backend_start = $2 and a.datname = current_database()
+"""
+
+
+async def park(connection: Connection, queue: str, *, muted: bool) -> bool:
+    """Go on duty for a queue; whether this session is now, or another is."""
+    is_on_duty: bool = await connection.fetchval(_PARK, queue, muted)
+    return is_on_duty
+
+
+async def mute(connection: Connection, queue: str) -> None:
+    """Have a queue's inserts not notify."""
+    await connection.fetchval(_MUTE, queue)
+
+
+async def unmute(connection: Connection, queue: str) -> None:
+    """Have a queue's inserts notify."""
+    await connection.fetchval(_UNMUTE, queue)
+
+
+async def unpark(connection: Connection, queue: str, *, muted: bool) -> None:
+    """Go off duty for a queue, and tell the others."""
+    await connection.fetchval(_UNPARK, queue, muted)
+
+
+async def pass_baton(connection: Connection, queue: str) -> None:
+    """Tell who sleeps on a queue that nobody may be on duty."""
+    await connection.fetchval(_BATON, queue)
+
+
+async def open_writers(connection: Connection) -> frozenset[str]:
+    """Return the transactions that may be about to commit jobs."""
+    return frozenset(await connection.fetchval(_OPEN_WRITERS))
+
+
+async def session_id(connection: Connection) -> tuple[int, datetime]:
+    """Return what tells a session from all others of its server."""
+    row = await connection.fetchrow(_SESSION_ID)
+    assert row is not None  # noqa: S101, it is this very session
+    return row[0], row[1]
+
+
+async def end_session(connection: Connection, session: tuple[int, datetime]) -> None:
+    """End another session, if it is still there, and wait for that for a second."""
+    await connection.fetchval(_END_SESSION, *session)

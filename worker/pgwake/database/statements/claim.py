@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-import asyncpg
-
 from pgwake.database.statements import Connection
+
+if TYPE_CHECKING:
+    import asyncpg
 
 # A row a job, the first with what is said of all, and at least that one. As one array
 # the server would keep a kilobyte for each field of each job until all of it is sent.

@@ -5,6 +5,7 @@ from support.worker.fixtures import (  # noqa: F401
     connect,
     diary,
     pgwake,
+    pgwake_program,
     start_application,
     start_process,
     start_worker,

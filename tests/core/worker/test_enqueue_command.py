@@ -88,10 +88,10 @@ async def test_a_delay_counts_from_now(pgwake: Pgwake, connection: Connection) -
 
 
 async def test_a_payload_may_come_from_standard_input(
-    pgwake: Pgwake, connection: Connection
+    pgwake_program: Pgwake, connection: Connection
 ) -> None:
     text = json.dumps({"text": 'é "quoted" \N{PILE OF POO}' * 20_000})
-    answer = await pgwake("enqueue", "mail", "-", stdin=text)
+    answer = await pgwake_program("enqueue", "mail", "-", stdin=text)
 
     assert answer.code == 0
     assert (await job(connection, 1))["payload"] == json.loads(text)

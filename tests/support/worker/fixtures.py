@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from support import Connect, Connection
+from support.worker.commands import run_program, type_command
 from support.worker.processes import (
     Answer,
     Diary,
@@ -79,8 +79,7 @@ async def start_process(tmp_path: Path, diary: Diary) -> AsyncIterator[StartProc
         return process
 
     yield start
-    for process in started:
-        await process.close()
+    await asyncio.gather(*(process.kill() for process in started))
 
 
 @pytest.fixture
@@ -115,22 +114,28 @@ async def start_application(start_process: StartProcess, database: str) -> Start
 
 
 @pytest.fixture
-def pgwake(database: str, tmp_path: Path) -> Pgwake:
+def pgwake_program(database: str, tmp_path: Path) -> Pgwake:
     """Run `python -m pgwake` on the test's database, to its end."""
 
     async def run(*arguments: str, stdin: str = "", **variables: str) -> Answer:
-        environment = {"PGWAKE_DATABASE_URL": database, **variables}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "pgwake"),
-            *arguments,
-            cwd=tmp_path,
-            env=clean_environment(environment),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        output, errors = await process.communicate(stdin.encode())
-        assert process.returncode is not None
-        return Answer(process.returncode, output.decode(), errors.decode())
+        environment = clean_environment({"PGWAKE_DATABASE_URL": database, **variables})
+        return await run_program(environment, tmp_path, *arguments, stdin=stdin)
+
+    return run
+
+
+@pytest.fixture
+def pgwake(database: str, pgwake_program: Pgwake) -> Pgwake:
+    """The same in this process, one at a time, but for what starts or serves others."""
+    turn = asyncio.Lock()
+
+    async def run(command: str, *arguments: str, **variables: str) -> Answer:
+        if command in {"run", "serve", "bench", "chaos"}:
+            return await pgwake_program(command, *arguments, **variables)
+        environment = clean_environment({"PGWAKE_DATABASE_URL": database, **variables})
+        async with turn:
+            return await asyncio.to_thread(
+                type_command, environment, command, *arguments
+            )
 
     return run

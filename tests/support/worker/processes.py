@@ -118,22 +118,23 @@ class WorkerProcess:
         return code
 
     async def close(self) -> None:
-        """End it, politely at first, and whatever it has started."""
+        """End it, politely at first."""
+        for seconds in (0.3, 3):  # the second signal means at once
+            if self._process.returncode is None:
+                self.send(signal.SIGTERM)
+                with contextlib.suppress(TimeoutError):
+                    await self.exit_code(seconds)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """End it at once, and whatever it has started."""
         if self._process.returncode is None:
-            self.send(signal.SIGCONT)
-            try:
-                for seconds in (0.3, 3):  # the second signal means at once
-                    self.send(signal.SIGTERM)
-                    with contextlib.suppress(TimeoutError):
-                        await self.exit_code(seconds)
-                        break
-                else:
-                    self.send(signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        for child in self.children:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+            self.send(signal.SIGKILL)
+        while not self._reader.done():  # a child holds its output open
+            for child in self.children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            await asyncio.wait({self._reader}, timeout=0.05)
         await self.exit_code()
 
 
@@ -156,6 +157,12 @@ class Answer(NamedTuple):
     code: int
     output: str
     errors: str
+
+    @property
+    def json(self) -> Any:
+        """What a command that did well has printed."""
+        assert self.code == 0, self
+        return json.loads(self.output)
 
 
 Pgwake: TypeAlias = Callable[..., Awaitable[Answer]]

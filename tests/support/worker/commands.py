@@ -1,0 +1,52 @@
+"""The command line, typed in this process or run as a program."""
+
+import asyncio
+import io
+import os
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from pgwake.cli.main import main
+from support.worker.processes import Answer
+
+
+def type_command(environment: dict[str, str], *arguments: str) -> Answer:
+    """Call main() as the program does: an interpreter takes a second to start."""
+    output, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    code: Any = 0
+    with (
+        patch.dict(os.environ, environment, clear=True),
+        patch.object(sys, "argv", ["pgwake", *arguments]),
+        patch.object(sys, "stdin", io.StringIO()),
+        redirect_stdout(output),
+        redirect_stderr(errors),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code or 0
+    written = []
+    for stream in (output, errors):
+        stream.flush()
+        written.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]
+    return Answer(code, *written)
+
+
+async def run_program(
+    environment: dict[str, str], folder: Path, *arguments: str, stdin: str
+) -> Answer:
+    """Run `python -m pgwake`, to its end."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pgwake", *arguments),
+        cwd=folder,
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate(stdin.encode())
+    assert process.returncode is not None
+    return Answer(process.returncode, output.decode(), errors.decode())

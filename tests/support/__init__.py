@@ -1,9 +1,10 @@
 """What tests share besides fixtures."""
 
 import asyncio
+import inspect
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -40,13 +41,16 @@ class Connect(Protocol):
 
 
 async def wait_for(
-    condition: Callable[[], Awaitable[object]],
+    condition: Callable[[], object],
     timeout: float = 15,  # noqa: ASYNC109, a caller's own would hide what was awaited
 ) -> None:
-    """Ask until the answer is true; for what sets no event in this process."""
+    """Ask until the answer, awaited if it can be, is true; for what sets no event."""
     try:
         async with asyncio.timeout(timeout):
-            while not await condition():
+            while True:
+                answer = condition()
+                if await answer if inspect.isawaitable(answer) else answer:
+                    return
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"not true within {timeout} s: {condition}") from None

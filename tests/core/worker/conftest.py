@@ -9,4 +9,5 @@ from support.worker.fixtures import (  # noqa: F401
     start_application,
     start_process,
     start_worker,
+    typed,
 )

@@ -12,7 +12,15 @@ import pytest
 from pgwake import Registry
 from support import Connection, free_port, wait_for
 from support.sql.helpers import call, insert, set_queue
-from support.worker.helpers import Samples, all_ended, embedded, ended, fetch, in_status
+from support.worker.helpers import (
+    Samples,
+    all_ended,
+    embedded,
+    ended,
+    fetch,
+    insert_some,
+    quick,
+)
 from support.worker.processes import Diary, StartProcess, gone
 
 QUEUES = "default:5,fragile:5"
@@ -103,7 +111,8 @@ async def test_a_job_that_dies_in_quarantine_is_a_dead_letter_as_any_other(
     port = free_port()
     await set_queue(connection, "default", max_crashes=3, backoff_base=timedelta(0))
     await start_worker(http_port=port, processes=2)
-    await ended(connection, await insert(connection, "die"))
+    row = await ended(connection, await insert(connection, "die"))
+    assert (row["status"], row["crash_count"]) == ("failed", 3)
 
     # Its third run is alone, in a process whose page nobody sees.
     async def is_counted() -> bool:
@@ -131,9 +140,7 @@ async def test_the_databases_counters_are_right_whoever_is_killed_when(
         """ select 'fail', '{"message": "x"}', 1 from generate_series(1, 50)"""
     )
     for life in range(3):
-        await connection.execute(
-            "insert into pgwake.jobs (kind) select 'noop' from generate_series(1, 300)"
-        )
+        await insert_some(connection, "noop", 300)
         await asyncio.sleep(random.uniform(0.02, 0.2))  # noqa: S311
         os.kill(worker.children[-1], signal.SIGKILL)
         await gone(worker.children[-1])
@@ -166,10 +173,9 @@ async def test_jobs_swept_from_a_silent_worker_are_counted_by_what_became_of_the
         for job_id, _ in ids:
             await ended(connection, job_id)
 
-        async def is_counted() -> bool:
-            return total([Samples(worker.metrics.render())], "jobs_crashed") == 2
-
-        await wait_for(is_counted)
+        await wait_for(
+            lambda: total([Samples(worker.metrics.render())], "jobs_crashed") == 2
+        )
         pages = [Samples(worker.metrics.render())]
     for outcome in ("failed", "cancelled"):
         assert total(pages, "jobs_crashed", kind=outcome, outcome=outcome) == 1
@@ -183,11 +189,8 @@ async def test_what_a_blocked_worker_gives_back_is_counted(
     import time  # noqa: PLC0415
 
     monkeypatch.setattr("pgwake.engine.lifeline.watchdog.BLOCKED_SECONDS", 1.0)
-    registry = Registry()
+    registry = quick()
     blocked: list[int] = []
-
-    @registry.job("quick")
-    async def quick() -> None: ...
 
     @registry.job("block")
     async def block() -> None:
@@ -211,26 +214,3 @@ async def test_what_a_blocked_worker_gives_back_is_counted(
         pages = [Samples(worker.metrics.render())]
     assert blocked == [1]
     assert total(pages, "jobs_released", reason="unstarted") > 0
-
-
-async def test_a_job_that_is_cancelled_while_it_runs_is_counted_once(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-
-    @registry.job("wait")
-    async def wait() -> None:
-        await asyncio.Event().wait()
-
-    job_id = await insert(connection, "wait")
-    async with embedded(database, registry) as worker:
-        await in_status(connection, job_id, "running")
-        await call(connection, "cancel_job", job_id=job_id)
-        await ended(connection, job_id)
-
-        async def is_counted() -> bool:
-            return over([Samples(worker.metrics.render())]) == 1
-
-        await wait_for(is_counted)
-        pages = [Samples(worker.metrics.render())]
-    assert total(pages, "jobs_cancelled") == begun(pages) == 1

@@ -19,8 +19,10 @@ from support.worker.helpers import (
     ended,
     gauge,
     in_status,
+    insert_some,
     quick,
     session_on_duty,
+    waiting,
     wakeups,
 )
 from support.worker.processes import Diary, StartProcess
@@ -86,23 +88,16 @@ async def test_a_worker_without_room_passes_the_bell_though_it_was_not_full(
     connection: Connection, database: str
 ) -> None:
     """It has claimed ahead at the rate of quick jobs when a slow one takes its slot."""
-    registry = Registry()
-    go = asyncio.Event()
+    registry, go = waiting("hold")
 
     @registry.job("quick")
     async def quick() -> None: ...
-
-    @registry.job("hold")
-    async def hold() -> None:
-        await go.wait()
 
     async with (
         embedded(database, registry, queues=("default:1",)) as first,
         embedded(database, registry, queues=("default:1",)) as second,
     ):
-        await connection.execute(
-            "insert into pgwake.jobs (kind) select 'quick' from generate_series(1, 500)"
-        )
+        await insert_some(connection, "quick", 500)
         await connection.execute(
             "insert into pgwake.jobs (kind)"
             " select case when n = 1 then 'hold' else 'quick' end"
@@ -121,13 +116,7 @@ async def test_a_worker_without_room_passes_the_bell_though_it_was_not_full(
 async def test_a_worker_whose_slots_are_taken_passes_the_bell(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-    go = asyncio.Event()
-
-    @registry.job("hold")
-    async def hold() -> None:
-        await go.wait()
-
+    registry, go = waiting("hold")
     queues = ("default:1",)
     async with (
         embedded(database, registry, queues=queues) as first,
@@ -227,10 +216,7 @@ async def test_a_job_inserted_before_the_bell_was_taken_is_found_at_its_commit(
 
 
 async def bell_taken(worker: Worker) -> None:
-    async def is_held() -> bool:
-        return gauge(worker, "bell_held") == 1
-
-    await wait_for(is_held)
+    await wait_for(lambda: gauge(worker, "bell_held") == 1)
 
 
 async def test_a_job_that_somebody_had_locked_is_come_back_for(

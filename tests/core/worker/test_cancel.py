@@ -1,12 +1,24 @@
 """cancel_job of a job that runs: its worker honours it at the next renewal."""
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import Callable
+from typing import Any
 
-from pgwake import Job, Registry
+import pytest
+
+from pgwake import Job, Registry, Snooze
 from support import Connection
 from support.sql.helpers import call, insert
-from support.worker.helpers import Samples, embedded, ended, in_status, reasons
+from support.worker.helpers import (
+    Samples,
+    embedded,
+    ended,
+    in_status,
+    reasons,
+    waiting,
+)
 from support.worker.processes import Diary, StartProcess
 
 
@@ -34,84 +46,56 @@ async def test_a_running_job_is_cancelled(
     assert row["status"] == "cancelled"
     assert row["cancel_requested_at"] is not None
     assert heard == [(asyncio.CancelledError, "cancelled")]
-    assert samples.total("pgwake_jobs_cancelled", kind="sleep") == 1
+    for name in ("claimed", "cancelled"):
+        assert samples.total(f"pgwake_jobs_{name}", kind="sleep") == 1
     assert samples.total("pgwake_jobs_failed") == 0
 
 
-async def test_a_handler_that_swallows_the_cancellation_ends_as_cancelled(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-
-    @registry.job("swallow")
-    async def swallow() -> str:
-        try:
-            await asyncio.sleep(3600)
-        except asyncio.CancelledError:
-            return "done all the same"
-        return "slept"
-
-    job_id = await insert(connection, "swallow")
-    async with embedded(database, registry, lease=1):
-        await in_status(connection, job_id, "running")
-        await call(connection, "cancel_job", job_id=job_id)
-        row = await ended(connection, job_id)
-
-    assert (row["status"], row["result"]) == ("cancelled", None)
+async def swallow() -> str:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(3600)
+    return "done all the same"
 
 
-async def test_a_job_that_fails_after_its_cancellation_is_not_tried_again(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-
-    @registry.job("fail")
-    async def fail() -> None:
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            raise ValueError("in the midst of it")
-
-    job_id = await insert(connection, "fail")
-    async with embedded(database, registry, lease=1):
-        await in_status(connection, job_id, "running")
-        await call(connection, "cancel_job", job_id=job_id)
-        row = await ended(connection, job_id)
-
-    assert (row["status"], row["attempt"]) == ("cancelled", 1)
+async def fail() -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        raise ValueError("in the midst of it")
 
 
-async def test_a_plain_handler_can_see_that_it_is_to_stop(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
+async def snooze() -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        raise Snooze(0)
+
+
+def look(job: Job) -> None:
     never = threading.Event()
+    while not job.should_stop:
+        never.wait(0.01)
 
-    @registry.job("look")
-    def look(job: Job) -> None:
-        while not job.should_stop:
-            never.wait(0.01)
 
-    job_id = await insert(connection, "look")
+@pytest.mark.parametrize("handler", [swallow, fail, snooze, look])
+async def test_however_a_handler_takes_it_its_job_ends_as_cancelled(
+    connection: Connection, database: str, handler: Callable[..., Any]
+) -> None:
+    registry = Registry()
+    registry.job("stop")(handler)
+    job_id = await insert(connection, "stop")
     async with embedded(database, registry, lease=1):
         await in_status(connection, job_id, "running")
         await call(connection, "cancel_job", job_id=job_id)
         row = await ended(connection, job_id)
 
-    assert row["status"] == "cancelled"
+    assert (row["status"], row["result"], row["attempt"]) == ("cancelled", None, 1)
 
 
 async def test_other_jobs_do_not_notice_that_one_is_cancelled(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-    go = asyncio.Event()
-
-    @registry.job("wait")
-    async def wait() -> str:
-        await go.wait()
-        return "done"
-
+    registry, go = waiting()
     ids = [await insert(connection, "wait") for _ in range(3)]
     async with embedded(database, registry, lease=1):
         for job_id in ids:

@@ -4,13 +4,21 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from pgwake import Job, Registry, Snooze, Worker
+from pgwake import Job, Registry, Worker
 from support import Connect, Connection, wait_for
 from support.sql.helpers import call, insert, job, rows
-from support.worker.helpers import embedded, ended, gauge, in_status
+from support.worker.helpers import (
+    embedded,
+    ended,
+    gauge,
+    in_status,
+    insert_some,
+    waiting,
+)
 
 # Longer than any test: a renewal comes after 10 seconds, and a test ends before.
 LEASE = 3600
@@ -20,14 +28,11 @@ WITHIN = 8.0
 async def listens(worker: Worker) -> None:
     """Wait until a worker hears notifications."""
 
-    async def is_up() -> bool:
-        return gauge(worker, "listener_up") == 1
-
-    await wait_for(is_up)
+    await wait_for(lambda: gauge(worker, "listener_up") == 1)
 
 
 @asynccontextmanager
-async def one_that_sleeps(database: str) -> AsyncIterator[Worker]:
+async def one_that_sleeps(database: str, **settings: Any) -> AsyncIterator[Worker]:
     """A worker whose handler "sleep" sleeps until it is cancelled."""
     registry = Registry()
 
@@ -35,7 +40,8 @@ async def one_that_sleeps(database: str) -> AsyncIterator[Worker]:
     async def sleep() -> None:
         await asyncio.sleep(3600)
 
-    async with embedded(database, registry, lease=LEASE, grace=0) as worker:
+    given = {"lease": LEASE, "grace": 0, **settings}
+    async with embedded(database, registry, **given) as worker:
         await listens(worker)
         yield worker
 
@@ -55,23 +61,9 @@ async def test_a_running_job_hears_of_it_before_the_next_renewal(
 async def test_so_do_many_that_are_cancelled_together(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-
-    @registry.job("sleep")
-    async def sleep() -> None:
-        await asyncio.sleep(3600)
-
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'sleep' from generate_series(1, 250)"
-    )
-    options = {"lease": LEASE, "grace": 0, "queues": "default:250"}
-    async with embedded(database, registry, **options) as worker:
-        await listens(worker)
-
-        async def all_run() -> bool:
-            return gauge(worker, "slots_busy") == 250
-
-        await wait_for(all_run)
+    await insert_some(connection, "sleep", 250)
+    async with one_that_sleeps(database, queues="default:250") as worker:
+        await wait_for(lambda: gauge(worker, "slots_busy") == 250)
         answer = await rows(connection, "cancel_jobs", kind="sleep")
         assert answer == [{"outcome": "cancel_requested", "job_count": 250}]
 
@@ -98,17 +90,12 @@ async def test_a_job_that_has_not_begun_ends_as_cancelled_and_is_not_begun(
             ahead.append(feed.ready[-1].id)
             await go.wait()
 
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'step' from generate_series(1, 500)"
-    )
+    await insert_some(connection, "step", 500)
     worker = embedded(database, registry, lease=LEASE, queues="default:1")
     async with worker:
         await listens(worker)
 
-        async def has_claimed_ahead() -> bool:
-            return bool(ahead)
-
-        await wait_for(has_claimed_ahead)
+        await wait_for(lambda: ahead)
         answer = await call(connection, "cancel_job", job_id=ahead[0])
         assert answer == "cancel_requested"
         await is_told(worker, ahead[0])
@@ -161,14 +148,7 @@ async def test_a_job_that_is_done_before_it_is_told_is_completed(
 ) -> None:
     quiet = await connect()
     await quiet.execute("set pgwake.notify = off")
-    registry = Registry()
-    go = asyncio.Event()
-
-    @registry.job("quick")
-    async def quick() -> str:
-        await go.wait()
-        return "done"
-
+    registry, go = waiting("quick")
     job_id = await insert(connection, "quick")
     async with embedded(database, registry, lease=LEASE) as worker:
         await listens(worker)
@@ -178,28 +158,6 @@ async def test_a_job_that_is_done_before_it_is_told_is_completed(
         row = await ended(connection, job_id, WITHIN)
 
     assert (row["status"], row["result"]) == ("completed", "done")
-
-
-async def test_a_job_that_is_cancelled_can_not_put_itself_off(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-
-    @registry.job("snooze")
-    async def snooze() -> None:
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            raise Snooze(0)
-
-    job_id = await insert(connection, "snooze")
-    async with embedded(database, registry, lease=LEASE) as worker:
-        await listens(worker)
-        await in_status(connection, job_id, "running")
-        await call(connection, "cancel_job", job_id=job_id)
-        row = await ended(connection, job_id, WITHIN)
-
-    assert row["status"] == "cancelled"
 
 
 NOISE: list[Callable[[str, int], str]] = [
@@ -239,15 +197,8 @@ async def test_with_notify_off_the_next_renewal_finds_it(
 ) -> None:
     quiet = await connect()
     await quiet.execute("set pgwake.notify = off")
-    registry = Registry()
-
-    @registry.job("sleep")
-    async def sleep() -> None:
-        await asyncio.sleep(3600)
-
     job_id = await insert(connection, "sleep")
-    async with embedded(database, registry, lease=2) as worker:
-        await listens(worker)
+    async with one_that_sleeps(database, lease=2):
         await in_status(connection, job_id, "running")
         heard: list[object] = []
         await connection.add_listener("pgwake_cancel", lambda *news: heard.append(news))
@@ -257,25 +208,15 @@ async def test_with_notify_off_the_next_renewal_finds_it(
     assert (row["status"], heard) == ("cancelled", [])
 
 
-async def test_it_is_heard_while_the_worker_waits_for_its_jobs_at_the_stop(
+async def test_a_job_can_still_be_cancelled_while_its_worker_waits_for_it(
     connection: Connection, database: str
 ) -> None:
     job_id = await insert(connection, "sleep")
-    registry = Registry()
-
-    @registry.job("sleep")
-    async def sleep() -> None:
-        await asyncio.sleep(3600)
-
-    async with embedded(database, registry, lease=LEASE, grace=600) as worker:
-        await listens(worker)
+    async with one_that_sleeps(database, grace=600) as worker:
         await in_status(connection, job_id, "running")
         worker.stop()
 
-        async def is_draining() -> bool:
-            return worker._lifeline.health.is_draining  # type: ignore[union-attr]
-
-        await wait_for(is_draining)
+        await wait_for(lambda: worker._lifeline.health.is_draining)  # type: ignore[union-attr]
         await call(connection, "cancel_job", job_id=job_id)
         row = await ended(connection, job_id, WITHIN)
 

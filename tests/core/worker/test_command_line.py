@@ -4,8 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from pgwake import __version__
 from pgwake.cli.main import COMMANDS
 from pgwake.version import SCHEMA_VERSION
@@ -61,28 +59,6 @@ async def test_an_upgrade_says_from_where_to_where_by_what(
         f"pgwake schema {SCHEMA_VERSION} is installed: it was 1, migrated by {done}\n"
     )
     assert (answer.code, answer.output) == (0, told)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["enqueue"],
-        ["nothing"],
-        ["show", "one"],
-        ["enqueue", "mail", "--delay", "soon"],
-        ["enqueue", "mail", "--priority", "101"],
-        ["enqueue", "mail", "--priority", "99999999999"],
-        ["enqueue", "mail", "--max-attempts", "0"],
-    ],
-)
-async def test_wrong_usage_has_exit_code_2(
-    pgwake: Pgwake, arguments: list[str]
-) -> None:
-    answer = await pgwake(*arguments)
-
-    assert (answer.code, answer.output) == (2, "")
-    assert not [a for a in arguments if a.startswith("--") and a not in answer.errors]
-    assert "Traceback" not in answer.errors
 
 
 async def test_a_job_is_shown_wherever_it_lies(
@@ -150,40 +126,6 @@ async def test_a_database_that_can_not_be_reached_is_told_in_one_line(
     assert answer.errors.count("\n") == 1
     assert "the database can't be reached" in answer.errors
     assert "secret" not in answer.errors
-
-
-@pytest.mark.parametrize(
-    ("arguments", "variables", "named"),
-    [
-        (["stats"], {"PGWAKE_DATABASE_URL": ""}, "PGWAKE_DATABASE_URL"),
-        (["stats"], {"PGWAKE_DATABASE_URL": "mysql://h/d"}, "PGWAKE_DATABASE_URL"),
-        (["stats"], {"PGWAKE_QUERY_TIMEOUT": "0"}, "PGWAKE_QUERY_TIMEOUT"),
-        (["run"], {}, "--import MODULE"),
-        (["run", "--import", "no_such_module"], {}, "no_such_module"),
-        (["run", "--import", "support.worker.handlers", "--lease", "0"], {}, "--lease"),
-        (
-            ["run", "--import", "support.worker.handlers", "--queue", "a:0"],
-            {},
-            "--queue",
-        ),
-        (["run", "--import", "json"], {}, "no handlers"),
-    ],
-)
-async def test_settings_that_can_not_work_have_exit_code_78(
-    pgwake: Pgwake, arguments: list[str], variables: dict[str, str], named: str
-) -> None:
-    answer = await pgwake(*arguments, **{"PGWAKE_HTTP_PORT": "0", **variables})
-
-    assert answer.code == 78, answer
-    assert named in answer.errors
-    assert "Traceback" not in answer.errors
-
-
-async def test_a_message_is_one_line_however_long(pgwake: Pgwake) -> None:
-    answer = await pgwake("stats", PGWAKE_DATABASE_URL="")
-
-    assert answer.errors.startswith("pgwake: no database: set PGWAKE_DATABASE_URL")
-    assert answer.errors.count("\n") == 1
 
 
 async def test_the_password_is_in_no_ones_list_of_processes(

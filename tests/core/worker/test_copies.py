@@ -77,7 +77,4 @@ async def test_a_restored_dump_mails_nobody_until_it_is_adopted(
                 await ended(copied, job_id)
             assert mailed == live
 
-            async def others_have_run() -> bool:
-                return others == {"tick", WEBHOOK_KIND}
-
-            await wait_for(others_have_run)
+            await wait_for(lambda: others == {"tick", WEBHOOK_KIND})

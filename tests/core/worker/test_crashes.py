@@ -9,7 +9,7 @@ import pytest
 
 from pgwake.names import new_worker_name
 from support import Connection, free_port, wait_for
-from support.sql.helpers import insert, set_queue
+from support.sql.helpers import insert
 from support.worker.helpers import Samples, all_ended, ended, fetch, in_status, reasons
 from support.worker.processes import Diary, StartProcess, gone
 
@@ -48,40 +48,19 @@ async def test_a_job_that_always_kills_its_process_is_failed_with_the_workers_na
         assert row["crash_count"] <= 2
 
 
-@pytest.mark.timeout(60)
-async def test_the_limit_of_crashes_is_the_queues(
-    connection: Connection, start_worker: StartProcess, diary: Diary
-) -> None:
-    await set_queue(connection, max_crashes=2)
-    await start_worker()
-    job_id = await insert(connection, "die")
-    row = await ended(connection, job_id)
-
-    assert (row["status"], row["crash_count"]) == ("failed", 2)
-    assert len(diary.entries(event="start")) == 2
-
-
-async def test_a_job_that_kills_its_process_once_runs_again_at_once(
+async def test_a_job_that_kills_its_process_once_runs_again_at_once_beside_others(
     connection: Connection, start_worker: StartProcess, diary: Diary, tmp_path: Path
 ) -> None:
-    await start_worker()  # with the lease of five minutes, and an hour between polls
+    worker = await start_worker()  # with the lease of five minutes
     mark = str(tmp_path / "mark")
     job_id = await insert(connection, "die once", payload={"mark": mark})
     row = await ended(connection, job_id)
 
     assert (row["status"], row["attempt"], row["crash_count"]) == ("completed", 1, 1)
-    first, second = diary.entries(event="start")
-    assert second["at"] - first["at"] < 10
-
-
-async def test_a_job_that_crashed_once_shares_its_process_again(
-    connection: Connection, start_worker: StartProcess, diary: Diary, tmp_path: Path
-) -> None:
-    worker = await start_worker()
-    mark = str(tmp_path / "mark")
-    job_id = await insert(connection, "die once", payload={"mark": mark})
-    await ended(connection, job_id)
-
+    (error,) = row["errors"]
+    assert error["reason"] == "crashed"
+    assert f"the worker died; worker {error['worker']}" == error["message"]
+    # In the process that takes all jobs, not in quarantine.
     assert not worker.log("process started", suspects=True)
     assert diary.entries(event="end")[0]["pid"] == worker.children[1]
 

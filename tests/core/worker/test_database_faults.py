@@ -130,17 +130,17 @@ async def test_an_end_that_finds_the_server_gone_is_written_when_it_is_back(
     async with connected(own_database) as connection:
         ids = [await insert(connection, "wait") for _ in range(3)]
     async with embedded(own_database, registry) as worker:
-        await wait_for(lambda: asyncio.sleep(0, starts == 3))
+        await wait_for(lambda: starts == 3)
         await asyncio.to_thread(own_server._halt, "immediate")
-        await wait_for(lambda: asyncio.sleep(0, gauge(worker, "listener_up") == 0))
+        await wait_for(lambda: gauge(worker, "listener_up") == 0)
         go.set()
-        await wait_for(lambda: asyncio.sleep(0, gauge(worker, "slots_busy") == 0))
+        await wait_for(lambda: gauge(worker, "slots_busy") == 0)
         await asyncio.to_thread(own_server._launch)
         async with connected(own_database) as connection:
             for job_id in ids:
                 row = await ended(connection, job_id)
                 assert (row["status"], row["errors"]) == ("completed", None)
-        await wait_for(lambda: asyncio.sleep(0, gauge(worker, "listener_up") == 1))
+        await wait_for(lambda: gauge(worker, "listener_up") == 1)
 
     assert starts == 3
 

@@ -1,10 +1,6 @@
 """pgwake failed, retry, cancel and purge: by id, and in bulk only if it was meant."""
 
-import asyncio
 import json
-import os
-import pty
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +8,10 @@ import pytest
 
 from support import Connection
 from support.sql.helpers import call, insert, job, job_in, pair, running, status
-from support.worker.processes import Answer, Pgwake, clean_environment
+from support.worker.processes import Answer, Pgwake
+from support.worker.terminals import at_terminal
 
 pytestmark = pytest.mark.timeout(60)  # each command is a process
-
-
-def parsed(answer: Answer) -> Any:
-    assert answer.code == 0, answer
-    return json.loads(answer.output)
 
 
 async def failing(
@@ -42,10 +34,10 @@ async def test_dead_letters_are_shown_in_groups(
 ) -> None:
     await failing(connection, 2, "disk 7 is \x1b[31mfull\nsecond line", kind="a")
     await failing(connection, 1, "no route", kind="b", queue="x")
-    groups = parsed(await pgwake("failed", "--json"))
+    groups = (await pgwake("failed", "--json")).json
     assert sorted((g["kind"], g["job_count"]) for g in groups) == [("a", 2), ("b", 1)]
 
-    (group,) = parsed(await pgwake("failed", "--kind", "b", "--queue", "x", "--json"))
+    (group,) = (await pgwake("failed", "--kind", "b", "--queue", "x", "--json")).json
     assert (group["message"], group["last_job_id"]) == ("no route", 3)
 
     answer = await pgwake("failed")
@@ -116,7 +108,7 @@ async def test_a_retry_is_spread_patched_and_bounded(
         *("retry", "--queue", "default", "--limit", "2", "--rate", "0.1"),
         *("--patch", '{"to": "z", "cc": null}', "--yes", "--json"),
     )
-    rows = parsed(answer)
+    rows = answer.json
     assert [row["job_id"] for row in rows] == ids[:2]
     assert rows[0]["payload"] == {"to": "z"}
 
@@ -160,7 +152,7 @@ async def test_what_matches_is_cancelled_after_a_yes(
     other = await insert(connection, "b")
 
     answer = await pgwake("cancel", "--kind", "a", "--dry-run", "--json")
-    assert parsed(answer) == {"cancelled": 2, "cancel_requested": 1}
+    assert answer.json == {"cancelled": 2, "cancel_requested": 1}
     assert (await pgwake("cancel", "--kind", "a")).code == 2
     assert set(await statuses(connection, ids)) == {"pending"}
 
@@ -188,43 +180,11 @@ async def test_ended_jobs_are_deleted_after_a_yes(
     )
     assert answer.output == "0 deleted\n"
     answer = await pgwake("purge", "--kind", "a", "--yes", "--json")
-    assert parsed(answer) == {"deleted": 2}
+    assert answer.json == {"deleted": 2}
     answer = await pgwake("purge", "--status", "completed", "--kind", "a", "--yes")
     assert answer.output == "1 deleted\n"
     left = "select count(*) from pgwake.jobs where id = any ($1)"
     assert await connection.fetchval(left, [*dead, done]) == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["retry"], 2, "name jobs by their ids"),
-        (["cancel"], 2, "name jobs by their ids"),
-        (["purge"], 2, "say which"),
-        (["purge", "--status", "failed"], 2, "say which"),
-        (["retry", "1", "--kind", "a"], 2, "with ids there are no filters"),
-        (["retry", "1", "--patch", "{}"], 2, "with ids there are no filters"),
-        (["cancel", "1", "--dry-run"], 2, "with ids there are no filters"),
-        (["retry", "one"], 2, "ID"),
-        (["retry", "--kind", "a", "--limit", "0"], 2, "--limit"),
-        (["retry", "--kind", "a", "--patch", "[]", "--yes"], 1, "--patch must be"),
-        (["retry", "--kind", "a", "--patch", "{", "--yes"], 1, "--patch is not JSON"),
-        (["retry", "--kind", "a", "--rate", "0", "--yes"], 1, "PW003"),
-        (["cancel", "--status", "failed", "--yes"], 2, "--status"),
-        (["purge", "--status", "pending", "--kind", "a"], 2, "--status"),
-        (["purge", "--before", "yesterday", "--yes"], 1, "--before"),
-    ],
-)
-async def test_what_can_not_be_meant_changes_nothing(
-    pgwake: Pgwake, connection: Connection, arguments: list[str], code: int, said: str
-) -> None:
-    (dead,) = await failing(connection, kind="a")
-    answer = await pgwake(*arguments)
-
-    assert (answer.code, answer.output) == (code, "")
-    assert said in answer.errors
-    assert "Traceback" not in answer.errors
-    assert await status(connection, dead) == "failed"
 
 
 @pytest.mark.parametrize(("typed", "after"), [("n", 2), ("y", 0)])
@@ -232,30 +192,10 @@ async def test_a_person_at_a_terminal_is_asked_and_told_how_many(
     database: str, connection: Connection, tmp_path: Path, typed: str, after: int
 ) -> None:
     await failing(connection, 2, kind="a")
-    answer = await at_terminal(database, tmp_path, f"{typed}\n", "purge", "--kind", "a")
+    command = ("purge", "--kind", "a")
+    screen = await at_terminal(database, tmp_path, *command, typed=f"{typed}\n")
 
-    assert "2 failed jobs are deleted for good. Go on? [y/N]" in answer.errors
-    assert answer.code == (1 if after else 0)
+    assert "2 failed jobs are deleted for good. Go on? [y/N]" in screen.text
+    assert screen.code == (1 if after else 0)
     left = await connection.fetchval("select count(*) from pgwake.jobs_failed")
     assert left == after
-
-
-async def at_terminal(
-    database: str, folder: Path, typed: str, *arguments: str
-) -> Answer:
-    """Run a command whose standard input is a terminal."""
-    ours, theirs = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pgwake", *arguments),
-        cwd=folder,
-        env=clean_environment({"PGWAKE_DATABASE_URL": database}),
-        stdin=theirs,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    os.write(ours, typed.encode())
-    output, errors = await process.communicate()
-    os.close(ours)
-    os.close(theirs)
-    assert process.returncode is not None
-    return Answer(process.returncode, output.decode(), errors.decode())

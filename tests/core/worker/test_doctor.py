@@ -15,7 +15,6 @@ import psycopg
 import pytest
 
 from full.sql.test_install import empty_database
-from pgwake import Registry
 from pgwake.cli.main import application
 from pgwake.database.install import install
 from pgwake.doctor.examine import Examination
@@ -27,7 +26,12 @@ from support import Connect, Connection, free_port, wait_for
 from support.sql import release
 from support.sql.helpers import set_queue
 from support.tools import need
-from support.worker.helpers import Samples, embedded, settings
+from support.worker.helpers import (
+    Samples,
+    embedded,
+    quick,
+    settings,
+)
 from support.worker.pgbouncer import pgbouncer
 from support.worker.processes import Pgwake, clean_environment
 
@@ -152,10 +156,7 @@ async def test_of_a_busy_database_it_finds_nothing(
     connection: Connection, connect: Connect, healthy: str, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("pgwake.engine.upkeep.DIAGNOSE_SECONDS", 0.1)
-    registry = Registry()
-
-    @registry.job("quick")
-    async def quick() -> None: ...
+    registry = quick()
 
     @registry.job("fail", max_attempts=1)
     async def fail() -> None:
@@ -454,10 +455,7 @@ async def test_what_is_found_is_a_metric_until_it_is_mended(
     monkeypatch.setattr("pgwake.observe.findings.MAX_SHARE", 10)
     await set_queue(connection, "one", **POLICY)
     await set_queue(connection, "two", lease=timedelta(seconds=1))
-    registry = Registry()
-
-    @registry.job("quick")
-    async def quick() -> None: ...
+    registry = quick()
 
     async with embedded(healthy, registry) as worker:
 

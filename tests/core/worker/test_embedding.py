@@ -15,6 +15,7 @@ from support.worker.helpers import (
     embedded,
     ended,
     fetch,
+    insert_some,
     quick,
     sessions,
     settings,
@@ -42,9 +43,7 @@ async def test_a_stop_at_any_moment_of_the_start_ends_it(
 ) -> None:
     seconds = random.Random(1591)  # noqa: S311, the moments, always the same
     for _ in range(40):
-        await connection.execute(
-            "insert into pgwake.jobs (kind) select 'quick' from generate_series(1, 50)"
-        )
+        await insert_some(connection, "quick", 50)
         worker = embedded(database, quick())
         async with asyncio.timeout(10):
             run = asyncio.create_task(worker.run())
@@ -129,15 +128,6 @@ async def test_a_database_without_the_schema_is_told_clearly(admin_url: str) -> 
     without = admin_url.rpartition("/")[0] + "/postgres"
     with pytest.raises(ConfigurationError, match=r"no pgwake schema.*pgwake init"):
         async with embedded(without, quick()):
-            pass
-
-
-async def test_a_schema_of_another_version_is_told_clearly(
-    connection: Connection, database: str
-) -> None:
-    await connection.execute("update pgwake.schema_version set version = 1")
-    with pytest.raises(ConfigurationError, match="schema 1, this version needs"):
-        async with embedded(database, quick()):
             pass
 
 

@@ -23,7 +23,7 @@ from support import Connection, free_port
 from support.sql.helpers import call, insert
 from support.worker import certificate
 from support.worker.helpers import ended, in_status, reasons
-from support.worker.processes import Pgwake, StartProcess
+from support.worker.processes import StartProcess
 from support.worker.receiver import Receiver
 
 SECRETS = [base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]
@@ -498,44 +498,3 @@ async def test_a_named_host_may_be_private(
         await start_worker("--http", f"mail={receiver.url}", imports="")
         row = await ended(connection, await insert(connection, "mail"))
     assert row["status"] == "completed"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "no handlers"),
-        (["--http", "mail"], "--http (or PGWAKE_HTTP_HANDLERS)"),
-        (["--http", "=http://a"], "say KIND=WHAT"),
-        (["--http", "a=http://a", "--http", "a=http://b"], "named twice"),
-        (["--exec", "a="], "say KIND=WHAT"),
-        (["--exec", "a='"], "--exec (or PGWAKE_EXEC_HANDLERS)"),
-    ],
-)
-async def test_a_flag_that_cannot_be_meant_is_told(
-    pgwake: Pgwake, arguments: list[str], said: str
-) -> None:
-    answer = await pgwake("run", *arguments)
-
-    assert answer.code == 78
-    assert said in answer.errors
-    assert "Traceback" not in answer.errors
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--http", "a=ftp://secret@a.example"], "--http a: the URL can't be used"),
-        (["--http", "a=http://a", "--exec", "a=true"], "kind 'a' has two handlers"),
-        (["--exec", "a=no-such-program x"], "no program 'no-such-program'"),
-    ],
-)
-async def test_handlers_that_cannot_work_end_the_worker_at_its_start(
-    start_process: StartProcess, database: str, flags: list[str], said: str
-) -> None:
-    process = await start_process(
-        "-m", "pgwake", "run", *flags, imports="", database_url=database
-    )
-    assert await process.exit_code() == 78
-    (line,) = process.log("worker can't start")
-    assert said in line["problem"]
-    assert "secret" not in line["problem"]

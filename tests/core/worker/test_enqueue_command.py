@@ -3,8 +3,6 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from support import Connection
 from support.sql.helpers import job
 from support.worker.processes import Answer, Pgwake
@@ -30,7 +28,7 @@ async def test_a_job_takes_what_the_options_say(
     answer = await pgwake(
         *("enqueue", "mail", "--queue", "my queue", "--priority", "-5"),
         *("--run-at", "2127-01-31T08:00+01:00", "--max-attempts", "3"),
-        *("--unique-key", "k", "--json"),
+        *("--unique-key", "k", "--concurrency-key", "c", "--json"),
     )
 
     assert json.loads(answer.output) == {"id": 1}
@@ -38,6 +36,7 @@ async def test_a_job_takes_what_the_options_say(
     assert (row["queue"], row["priority"], row["payload"]) == ("my queue", -5, {})
     assert row["run_at"] == datetime(2127, 1, 31, 7, tzinfo=UTC)
     assert (row["max_attempts"], row["unique_key"]) == (3, "k")
+    assert (row["concurrency_key"], row["status"]) == ("c", "waiting")
 
 
 async def test_a_job_may_depend_on_others(
@@ -55,29 +54,6 @@ async def test_a_job_may_depend_on_others(
     assert (row["status"], row["depends_on"]) == ("waiting", [1, 2])
     assert row["on_parent_failure"] == "run"
     assert row["webhook"] == "https://example.org/hook"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["--depends-on", "7"], 1, "depends on job 7, which does not exist"),
-        (["--depends-on", "a"], 2, "Invalid value for '--depends-on'"),
-        (["--on-parent-failure", "ask"], 2, "'cancel', 'run'"),
-        (["--webhook", "mailto:me"], 1, "webhook is an http url"),
-    ],
-)
-async def test_what_it_may_not_depend_on_is_refused(
-    pgwake: Pgwake,
-    connection: Connection,
-    arguments: list[str],
-    code: int,
-    said: str,
-) -> None:
-    refused = await pgwake("enqueue", "report", *arguments)
-
-    assert refused.code == code
-    assert said in " ".join(refused.errors.split())
-    assert await connection.fetchval("select count(*) from pgwake.jobs") == 0
 
 
 async def test_a_delay_counts_from_now(pgwake: Pgwake, connection: Connection) -> None:
@@ -110,34 +86,3 @@ async def test_a_unique_key_answers_with_the_live_job(
     assert refused.code == 1
     assert "PW005" in refused.errors
     assert await connection.fetchval("select count(*) from pgwake.jobs") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["{"], "not JSON"),
-        (["[1]"], "must be a JSON object"),
-        (['{"a": NaN}'], "JSON"),
-        (['{"a": 1e400}'], "JSON"),
-        (['{"a": "\\u0000"}'], "u0000"),
-        (['{"a": "\\ud800"}'], "surrogate"),
-        (["{}", "--run-at", "2127-01-31T08:00"], "add an offset"),
-        (["{}", "--run-at", "tomorrow"], "--run-at"),
-        (["{}", "--delay", "nan"], "--delay"),
-        (["{}", "--delay", "inf"], "--delay"),
-        (["{}", "--delay", "1e18"], "--delay"),
-        (["{}", "--delay", "-1"], "delay"),
-        (["{}", "--delay", "1", "--run-at", "2127-01-31T08:00Z"], "both given"),
-        (["{}", "--queue", ""], "queue is 1 to 128 bytes"),
-        (["{}", "--on-conflict", "ask"], "on_conflict"),
-    ],
-)
-async def test_what_can_not_be_meant_is_refused_with_exit_code_1(
-    pgwake: Pgwake, connection: Connection, arguments: list[str], said: str
-) -> None:
-    answer = await pgwake("enqueue", "mail", *arguments)
-
-    assert (answer.code, answer.output) == (1, "")
-    assert said in answer.errors
-    assert "Traceback" not in answer.errors
-    assert await connection.fetchval("select count(*) from pgwake.jobs") == 0

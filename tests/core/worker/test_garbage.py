@@ -71,14 +71,11 @@ def _without_collector() -> Iterator[None]:
 async def test_a_failed_attempt_keeps_nothing_alive(
     database: str, connection: Connection, kind: str
 ) -> None:
-    async def are_gone() -> bool:
-        return all(error() is None for error in errors)
-
     async with embedded(database, registry):
         await ended(connection, await insert(connection, kind))
 
         assert len(errors) == 1
-        await wait_for(are_gone)
+        await wait_for(lambda: all(error() is None for error in errors))
 
 
 async def test_nor_does_one_in_a_process(
@@ -89,12 +86,11 @@ async def test_nor_does_one_in_a_process(
 ) -> None:
     monkeypatch.setenv("TEST_DIARY", str(diary.path))  # what the module asks for
 
-    async def are_gone() -> bool:
-        return not any(type(one) is ReportedError for one in gc.get_objects())
-
     async with embedded(database, registry):
         job_id = await insert(connection, "process", payload={"mebibytes": -1})
         job = await ended(connection, job_id)
 
         assert job["status"] == "failed"
-        await wait_for(are_gone)
+        await wait_for(
+            lambda: not any(type(one) is ReportedError for one in gc.get_objects())
+        )

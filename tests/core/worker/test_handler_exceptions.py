@@ -1,16 +1,23 @@
 """Whatever a handler raises or swallows, its worker lives on and tells the truth."""
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError as FutureCancelledError
 from typing import Any
 
 import pytest
 
-from pgwake import Job, Registry, Worker
+from pgwake import Job, Registry, Snooze, Worker
 from support import Connection
 from support.sql.helpers import insert
-from support.worker.helpers import embedded, ended, in_status, reasons
+from support.worker.helpers import (
+    embedded,
+    ended,
+    in_status,
+    reasons,
+    run,
+)
 
 RAISED: list[BaseException] = [
     ValueError("plain"),
@@ -47,43 +54,34 @@ async def check_that_it_works(connection: Connection, worker: Worker) -> None:
         assert (await ended(connection, job_id))["status"] == "completed"
 
 
-@pytest.mark.parametrize("error", RAISED, ids=named)
-async def test_what_an_async_handler_raises_is_a_failed_attempt(
-    connection: Connection, database: str, error: BaseException
+async def raise_it(error: BaseException) -> None:
+    raise error
+
+
+def raise_it_in_a_thread(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("function", [raise_it, raise_it_in_a_thread])
+async def test_what_a_handler_raises_is_a_failed_attempt(
+    connection: Connection, database: str, function: Callable[..., Any]
 ) -> None:
     registry = Registry()
-
-    @registry.job("raise", max_attempts=1)
-    async def raise_it() -> None:
-        raise error
-
-    job_id = await insert(connection, "raise")
+    for number, error in enumerate(RAISED):
+        handler = functools.partial(function, error)
+        registry.job(f"raise {number:02}", max_attempts=1)(handler)
+    ids = [await insert(connection, kind) for kind in registry.kinds]
     async with embedded(database, registry, queues="default:3") as worker:
-        row = await ended(connection, job_id)
+        rows = [await ended(connection, job_id) for job_id in ids]
         await check_that_it_works(connection, worker)
 
-    assert (row["status"], row["attempt"], reasons(row)) == ("failed", 1, ["failed"])
-    # Python itself makes a RuntimeError of a StopIteration that leaves a coroutine.
-    shown = "RuntimeError" if named(error) == "StopIteration" else named(error)
-    assert row["errors"][0]["message"].startswith(shown)
-
-
-@pytest.mark.parametrize("error", RAISED, ids=named)
-async def test_what_a_plain_handler_raises_in_its_thread_is_a_failed_attempt(
-    connection: Connection, database: str, error: BaseException
-) -> None:
-    registry = Registry()
-
-    @registry.job("raise", max_attempts=1)
-    def raise_it() -> None:
-        raise error
-
-    job_id = await insert(connection, "raise")
-    async with embedded(database, registry, queues="default:3") as worker:
-        row = await ended(connection, job_id)
-        await check_that_it_works(connection, worker)
-
-    assert (row["status"], row["attempt"], reasons(row)) == ("failed", 1, ["failed"])
+    for row, error in zip(rows, RAISED, strict=True):
+        end = row["status"], row["attempt"], reasons(row)
+        assert end == ("failed", 1, ["failed"]), error
+        # Python makes a RuntimeError of a StopIteration that leaves a coroutine.
+        shown = "RuntimeError" if named(error) == "StopIteration" else named(error)
+        is_shown = row["errors"][0]["message"].startswith(shown)
+        assert is_shown or function is raise_it_in_a_thread
 
 
 async def cancel_itself() -> None:
@@ -195,6 +193,7 @@ async def test_a_handler_that_swallows_the_shutdown_is_given_back(
         KeyboardInterrupt(),
         GeneratorExit(),
         ExceptionGroup("g", [OSError()]),
+        Snooze(0),
     ],
     ids=named,
 )
@@ -221,9 +220,6 @@ async def test_what_a_handler_raises_instead_of_its_time_out_is_a_time_out(
 async def test_a_handlers_own_time_outs_are_its_own_affair(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-
-    @registry.job("try")
     async def try_it() -> str:
         try:
             async with asyncio.timeout(0.01):
@@ -232,9 +228,7 @@ async def test_a_handlers_own_time_outs_are_its_own_affair(
             return "too slow"
         return "slept"
 
-    job_id = await insert(connection, "try")
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(connection, database, try_it)
 
     assert (row["status"], row["result"]) == ("completed", "too slow")
 
@@ -242,10 +236,8 @@ async def test_a_handlers_own_time_outs_are_its_own_affair(
 async def test_a_job_knows_why_it_is_to_stop(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
     heard: asyncio.Queue[Any] = asyncio.Queue()
 
-    @registry.job("listen", timeout=0.1, max_attempts=1)
     async def listen(job: Job) -> None:
         heard.put_nowait((job.should_stop, job.stop_reason))
         try:
@@ -253,8 +245,6 @@ async def test_a_job_knows_why_it_is_to_stop(
         finally:
             heard.put_nowait((job.should_stop, job.stop_reason))
 
-    job_id = await insert(connection, "listen")
-    async with embedded(database, registry):
-        await ended(connection, job_id)
+    await run(connection, database, listen, timeout=0.1, max_attempts=1)
 
     assert [heard.get_nowait() for _ in range(2)] == [(False, None), (True, "timeout")]

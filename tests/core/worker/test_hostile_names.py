@@ -1,5 +1,6 @@
 """Names that are code somewhere: data everywhere, in SQL, on terminals, in metrics."""
 
+import json
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -41,6 +42,15 @@ def is_printable(text: str) -> bool:
     return all(c.isprintable() or c == "\n" for c in text)
 
 
+def holds(value: Any) -> list[str]:
+    """All texts within a JSON value."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        return [text for one in value for text in holds(one)]
+    return [value] if isinstance(value, str) else []
+
+
 @pytest.mark.parametrize("name", [" ".join(NAMES[:3]), NAMES[-1]], ids=["SQL", "ANSI"])
 def test_no_command_is_taken_in_by_a_name(
     database: str,
@@ -75,6 +85,11 @@ def test_no_command_is_taken_in_by_a_name(
         ["workers"],
         ["kinds"],
         ["failed", "--queue", name, "--kind", name],
+        ["failed", "--json"],
+        ["enqueue", name, "--queue", name],
+        ["peek", name, "--json"],
+        ["stats", "--json"],
+        ["queues", "--json"],
         ["retry", "--queue", name, "--kind", name, "--dry-run"],
         ["cancel", "--queue", name, "--kind", name, *key, "--yes"],
         ["purge", "--queue", name, "--kind", name, "--status", "failed", "--yes"],
@@ -92,6 +107,11 @@ def test_no_command_is_taken_in_by_a_name(
         {"n": name},
     )
     canary.execute(
+        "insert into pgwake.jobs (kind, queue, status, finished_at, fingerprint)"
+        " values (%(n)s, %(n)s, 'failed', now(), 'f')",
+        {"n": name},
+    )
+    canary.execute(
         "select pgwake.report_worker(%(n)s, %(n)s, 1, array[%(n)s], array[%(n)s],"
         " %(n)s)",
         {"n": name},
@@ -100,9 +120,12 @@ def test_no_command_is_taken_in_by_a_name(
         monkeypatch.setattr(sys, "argv", ["pgwake", *command])
         with pytest.raises(SystemExit) as exit_:
             cli.main()
-        written = "".join(capsys.readouterr())
+        output, errors = capsys.readouterr()
+        written = output + errors
         assert exit_.value.code == (75 if command[0] == "drain" else 0), written
         assert is_printable(written), (command, written)
+        if "--json" in command:
+            assert name in holds(json.loads(output)), command
 
 
 @pytest.mark.usefixtures("canary")

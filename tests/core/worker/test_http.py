@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pgwake import Registry
-from pgwake.database.embedded import EmbeddedServer
 from pgwake.errors import ConfigurationError
 from pgwake.http.server import bind
 from support import Connection, free_port, wait_for
@@ -53,22 +52,6 @@ async def test_a_worker_that_drains_is_healthy_and_not_ready(
     assert await answers(port, "/healthz", 200) == []
     go.touch()
     assert await worker.exit_code() == 0
-
-
-@pytest.mark.timeout(60)
-async def test_a_worker_without_its_database_is_healthy_and_not_ready(
-    own_server: EmbeddedServer, own_database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pgwake.observe.health.DATABASE_SECONDS", 3)
-    port = free_port()
-    async with embedded(own_database, quick(), http_port=port):
-        await answers(port, "/readyz", 200)
-        await asyncio.to_thread(own_server._halt, "immediate")
-        problems = await answers(port, "/readyz", 503)
-        assert problems == ["the database does not answer"]
-        assert await answers(port, "/healthz", 200) == []
-        await asyncio.to_thread(own_server._launch)
-        await answers(port, "/readyz", 200)
 
 
 async def test_a_worker_whose_loop_is_blocked_is_not_healthy(

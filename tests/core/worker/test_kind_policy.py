@@ -8,7 +8,12 @@ import pytest
 from pgwake import ConfigurationError, Registry, Settings
 from support import Connection, wait_for
 from support.sql.helpers import insert, job, set_queue
-from support.worker.helpers import embedded, ended, reasons
+from support.worker.helpers import (
+    embedded,
+    ended,
+    quick,
+    reasons,
+)
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -120,10 +125,7 @@ async def test_a_worker_whose_declaration_is_refused_works_all_the_same(
     connection: Connection, database: str
 ) -> None:
     await connection.execute("drop function pgwake.declare_kinds")
-    registry = Registry()
-
-    @registry.job("quick")
-    async def quick() -> None: ...
+    registry = quick()
 
     async with embedded(database, registry):
         row = await ended(connection, await insert(connection, "quick"))

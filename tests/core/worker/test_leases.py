@@ -8,20 +8,15 @@ import pytest
 from pgwake import Registry
 from support import Connect, Connection, wait_for
 from support.sql.helpers import insert, set_queue
-from support.worker.helpers import all_ended, embedded, ended, in_status
+from support.worker.helpers import (
+    all_ended,
+    embedded,
+    ended,
+    in_status,
+    insert_some,
+    waiting,
+)
 from support.worker.processes import Diary, StartProcess
-
-
-def waiting() -> tuple[Registry, asyncio.Event]:
-    """A handler that waits, and what it waits for."""
-    registry = Registry()
-    stop = asyncio.Event()
-
-    @registry.job("wait")
-    async def wait() -> None:
-        await stop.wait()
-
-    return registry, stop
 
 
 async def shortest_lease(connection: Connection, seconds: float) -> timedelta:
@@ -55,21 +50,18 @@ async def test_a_job_of_four_leases_is_started_once(
     assert sorted(entry["job"] for entry in diary.entries(event="start")) == ids
 
 
-@pytest.mark.parametrize("lease", [1, 2])
 async def test_a_lease_is_renewed_before_half_of_it_has_passed(
-    connection: Connection, database: str, lease: int
+    connection: Connection, database: str
 ) -> None:
     registry, stop = waiting()
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'wait' from generate_series(1, 100)"
-    )
-    async with embedded(database, registry, lease=lease, queues="default:100"):
-        shortest = await shortest_lease(connection, seconds=2.5 * lease)
+    await insert_some(connection, "wait", 100)
+    async with embedded(database, registry, lease=2, queues="default:100"):
+        shortest = await shortest_lease(connection, seconds=3)
         stop.set()
         await all_ended(connection)
 
     # Half, and a tenth for a machine that is busy with other things.
-    assert shortest > timedelta(seconds=lease) * 0.4
+    assert shortest > timedelta(seconds=2) * 0.4
 
 
 async def test_queues_with_different_leases_are_each_kept_by_their_own(
@@ -104,7 +96,7 @@ async def test_a_lease_that_is_shortened_meanwhile_is_not_lost(
     async with embedded(database, registry):
         await in_status(connection, job_id, "running")
         await set_queue(connection, lease=timedelta(seconds=1))
-        shortest = await shortest_lease(connection, seconds=5)
+        shortest = await shortest_lease(connection, seconds=4)
         stop.set()
         row = await ended(connection, job_id)
 
@@ -122,9 +114,7 @@ async def test_a_lease_in_flight_is_not_mistaken_for_a_lost_one(
     async def short() -> None:
         await asyncio.sleep(0.3)
 
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'short' from generate_series(1, 400)"
-    )
+    await insert_some(connection, "short", 400)
     async with embedded(database, registry, lease=1, queues="default:50") as worker:
         await all_ended(connection)
     text = worker.metrics.render().decode()
@@ -149,15 +139,13 @@ async def test_a_worker_that_waits_for_a_locked_row_loses_nothing(
             await holder.execute("select from pgwake.jobs_live for update")
             go.set()
 
-            async def is_waiting() -> bool:
-                return bool(
-                    await connection.fetchval(
-                        "select count(*) from pg_stat_activity"
-                        " where wait_event_type = 'Lock'"
-                    )
-                )
-
-            await wait_for(is_waiting, 10)
+            await wait_for(
+                lambda: connection.fetchval(
+                    "select count(*) from pg_stat_activity"
+                    " where wait_event_type = 'Lock'"
+                ),
+                10,
+            )
         row = await ended(connection, job_id)
 
     assert (row["status"], row["crash_count"]) == ("completed", 0)

@@ -1,6 +1,5 @@
 """The listener's session: half-open, stopped, and the server's queue behind it."""
 
-import asyncio
 import os
 import re
 import signal
@@ -38,7 +37,7 @@ async def test_a_half_open_session_is_found_by_its_ping_and_replaced(
         Relay.before(database) as relay,
         embedded(database, quick(), listen_url=relay.url, query_timeout=1) as worker,
     ):
-        await wait_for(lambda: asyncio.sleep(0, gauge(worker, "bell_held")), 10)
+        await wait_for(lambda: gauge(worker, "bell_held"), 10)
 
         async def has_only_pings_left() -> bool:
             rows = await sessions(connection)
@@ -47,11 +46,11 @@ async def test_a_half_open_session_is_found_by_its_ping_and_replaced(
         await wait_for(has_only_pings_left, 10)
         relay.freeze()
         job_id = await insert(connection, "quick")
-        await wait_for(lambda: asyncio.sleep(0, gauge(worker, "listener_up") == 0), 10)
+        await wait_for(lambda: gauge(worker, "listener_up") == 0, 10)
         await relay.heal()
         # It has missed the notification, and has an hour until its poll.
         await ended(connection, job_id)
-        await wait_for(lambda: asyncio.sleep(0, gauge(worker, "bell_held")), 10)
+        await wait_for(lambda: gauge(worker, "bell_held"), 10)
         await ended(connection, await insert(connection, "quick"))
 
         assert gauge(worker, "listener_up") == 1
@@ -70,7 +69,7 @@ async def test_the_metric_shows_how_full_the_servers_queue_is(
     async with embedded(database, quick()) as worker:
         await connection.fetch(LOAD, "elsewhere", 2000)
         name = "notification_queue_usage"
-        await wait_for(lambda: asyncio.sleep(0, gauge(worker, name) > 0.001), 10)
+        await wait_for(lambda: gauge(worker, name) > 0.001, 10)
         await idler.execute("rollback")
 
         async def is_emptied() -> bool:
@@ -84,7 +83,7 @@ async def test_a_worker_under_load_keeps_no_notification_in_the_servers_queue(
     connection: Connection, database: str
 ) -> None:
     async with embedded(database, quick()) as worker:
-        await wait_for(lambda: asyncio.sleep(0, gauge(worker, "bell_held")), 10)
+        await wait_for(lambda: gauge(worker, "bell_held"), 10)
         for _ in range(20):
             await connection.fetch(LOAD, "pgwake", 200)
             await insert(connection, "quick")

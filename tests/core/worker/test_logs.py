@@ -13,7 +13,12 @@ from pgwake.observe import logs
 from pgwake.observe.joblog import JobLog
 from support import Connection, free_port
 from support.sql.helpers import call, insert
-from support.worker.helpers import all_ended, ended, settings
+from support.worker.helpers import (
+    all_ended,
+    ended,
+    insert_some,
+    settings,
+)
 from support.worker.processes import StartProcess
 
 CANARY = "canary-7f3a"
@@ -142,9 +147,7 @@ async def test_beyond_a_rate_completed_jobs_are_summed_up(
     connection: Connection, start_worker: StartProcess
 ) -> None:
     worker = await start_worker("--queue", "default:50", log_jobs_per_second=3)
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'noop' from generate_series(1, 500)"
-    )
+    await insert_some(connection, "noop", 500)
     await all_ended(connection)
     await worker.close()
 

@@ -24,16 +24,13 @@ async def test_when_one_session_has_lost_its_server_the_others_connect_anew(
             for role in ("first", "second")
         )
 
-        async def has_failed() -> bool:
-            return first.fault is not None
-
         try:
             for session in (first, second):
                 await session.call(ask)
 
             relay.freeze()
             asked = asyncio.create_task(first.call(ask))
-            await wait_for(has_failed)
+            await wait_for(lambda: first.fault is not None)
             await relay.heal()  # what comes now is answered, what came before is dead
             await asked
 

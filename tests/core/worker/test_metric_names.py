@@ -13,12 +13,19 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from pgwake import Registry, Snooze
+from pgwake import Snooze
 from support import Connection, free_port, wait_for
 from support.readme import metrics
 from support.sql.helpers import call, insert, set_queue
 from support.tools import need
-from support.worker.helpers import Samples, embedded, ended, fetch, in_status
+from support.worker.helpers import (
+    Samples,
+    embedded,
+    ended,
+    fetch,
+    in_status,
+    waiting,
+)
 
 # Of prometheus_client; README.md says so.
 OF_THE_PROCESS = re.compile("(process|python)_")
@@ -31,8 +38,7 @@ async def port(
     """Where a worker that has done everything is scraped."""
     monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.1)
     monkeypatch.setattr("pgwake.engine.upkeep.DIAGNOSE_SECONDS", 0.1)
-    registry = Registry()
-    go = asyncio.Event()
+    registry, go = waiting("hold")
 
     @registry.job("good")
     async def good() -> None: ...
@@ -44,10 +50,6 @@ async def port(
     @registry.job("later")
     async def later() -> None:
         raise Snooze(3600)
-
-    @registry.job("hold")
-    async def hold() -> None:
-        await go.wait()
 
     await set_queue(connection, "default", backoff_base=timedelta(0))
     await set_queue(connection, "odd", key_limit=2, max_running=1)  # a finding

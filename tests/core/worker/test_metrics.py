@@ -11,7 +11,15 @@ from pgwake.database.statements.upkeep import Crashed
 from pgwake.observe.metrics import Metrics
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert, set_queue
-from support.worker.helpers import Samples, embedded, ended, fetch, in_status
+from support.worker.helpers import (
+    Samples,
+    embedded,
+    ended,
+    fetch,
+    in_status,
+    insert_some,
+    waiting,
+)
 from support.worker.processes import StartProcess
 
 
@@ -22,10 +30,7 @@ def seen(worker: Worker) -> Samples:
 async def shown(worker: Worker, condition: Callable[[Samples], bool]) -> Samples:
     """Wait until the metrics show something."""
 
-    async def is_shown() -> bool:
-        return condition(seen(worker))
-
-    await wait_for(is_shown, 15)
+    await wait_for(lambda: condition(seen(worker)), 15)
     return seen(worker)
 
 
@@ -80,13 +85,7 @@ async def test_counters_start_at_nothing_whatever_the_table_holds(
 async def test_slots_show_how_many_there_are_and_how_many_are_busy(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-    go = asyncio.Event()
-
-    @registry.job("wait")
-    async def wait() -> None:
-        await go.wait()
-
+    registry, go = waiting()
     ids = [await insert(connection, "wait") for _ in range(2)]
     async with embedded(database, registry, queues="default:7") as worker:
         for job_id in ids:
@@ -106,16 +105,8 @@ async def test_the_queues_gauges_fall_back_to_nothing(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.1)
-    registry = Registry()
-    go = asyncio.Event()
-
-    @registry.job("wait")
-    async def wait() -> None:
-        await go.wait()
-
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'wait' from generate_series(1, 20)"
-    )
+    registry, go = waiting()
+    await insert_some(connection, "wait", 20)
     async with embedded(database, registry, queues="default:2") as worker:
         samples = await shown(
             worker, lambda s: s.total("pgwake_queue_pending_jobs") == 18

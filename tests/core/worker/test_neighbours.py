@@ -22,6 +22,7 @@ from support.worker.helpers import (
     asleep,
     embedded,
     ended,
+    insert_some,
     quick,
     wakeups,
 )
@@ -57,9 +58,7 @@ async def test_jobs_of_one_database_neither_wake_nor_count_in_the_other(
         await asleep(idle)  # each has the bell of its own queue of the same name
         before = shown(idle)
         await insert_many(connection, 100, queue="elsewhere")
-        await connection.execute(
-            "insert into pgwake.jobs (kind) select 'quick' from generate_series(1, 100)"
-        )
+        await insert_some(connection, "quick", 100)
         await connection.execute("delete from pgwake.jobs where queue = 'elsewhere'")
         await all_ended(connection)
 

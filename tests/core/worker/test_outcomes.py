@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -12,32 +12,38 @@ from structlog.testing import capture_logs
 from pgwake import Discard, Registry, Retry, Snooze, Worker
 from support import Connection, wait_for
 from support.sql.helpers import insert, job
-from support.worker.helpers import Row, Samples, embedded, ended, in_status, reasons
+from support.worker.helpers import (
+    Samples,
+    embedded,
+    ended,
+    in_status,
+    reasons,
+    run,
+)
 
-Raise = Callable[[], BaseException]
 
-
-def registry_that_raises(how: str, make: Raise, **options: Any) -> Registry:
-    """A registry with one handler, "raise", on the loop or in a thread."""
-    registry = Registry()
+def raising(how: str, make: Callable[[], BaseException]) -> Callable[..., Any]:
+    """A handler that raises, on the loop or in a thread."""
     if how == "async":
 
-        @registry.job("raise", **options)
         async def raise_it() -> None:
             raise make()
 
     else:
 
-        @registry.job("raise", **options)
-        def raise_it_in_a_thread() -> None:
+        def raise_it() -> None:  # type: ignore[misc]
             raise make()
 
+    return raise_it
+
+
+def registry_that_raises(
+    how: str, make: Callable[[], BaseException], **options: Any
+) -> Registry:
+    """A registry with one handler, "raise", that does so."""
+    registry = Registry()
+    registry.job("raise", **options)(raising(how, make))
     return registry
-
-
-def with_cause(error: BaseException) -> BaseException:
-    error.__cause__ = ValueError("the cause")
-    return error
 
 
 EVERYWHERE = pytest.mark.parametrize("how", ["async", "thread"])
@@ -52,57 +58,43 @@ async def seconds_until_due(connection: Connection, job_id: int) -> float:
     return seconds
 
 
-async def released(connection: Connection, job_id: int, worker: Worker) -> Row:
-    """Wait until a job has been given back; its row."""
-
-    async def is_counted() -> bool:
-        return released_total(worker, "snooze") > 0
-
-    await in_status(connection, job_id, "pending")
-    await wait_for(is_counted)
-    return await job(connection, job_id)
-
-
 def released_total(worker: Worker, reason: str) -> float:
     samples = Samples(worker.metrics.render())
     return samples.total("pgwake_jobs_released", reason=reason)
 
 
 @EVERYWHERE
-@pytest.mark.parametrize("delay", [1000, 1000.0, timedelta(seconds=1000)])
 async def test_a_snoozed_job_is_put_off_and_its_attempt_not_counted(
-    connection: Connection, database: str, how: str, delay: float | timedelta
+    connection: Connection, database: str, how: str
 ) -> None:
-    registry = registry_that_raises(how, lambda: Snooze(delay), max_attempts=1)
-    job_id = await insert(connection, "raise")
+    delays: Iterator[Any] = iter([1000, 1000.0, timedelta(seconds=1000)])
+    registry = registry_that_raises(how, lambda: Snooze(next(delays)), max_attempts=1)
+    ids = [await insert(connection, "raise") for _ in range(3)]
     with capture_logs() as lines:
         async with embedded(database, registry) as worker:
-            row = await released(connection, job_id, worker)
-    left = await seconds_until_due(connection, job_id)
+            await wait_for(lambda: released_total(worker, "snooze") == 3)
 
-    assert (row["attempt"], row["errors"], row["bounce_count"]) == (0, None, 0)
-    assert 900 < left <= 1000
-    assert released_total(worker, "snooze") == 1
-    (line,) = [line for line in lines if line["event"] == "job released"]
-    assert (line["reason"], line["delay_s"]) == ("snooze", 1000)
+    for job_id in ids:
+        row = await job(connection, job_id)
+        assert row["status"] == "pending"
+        assert (row["attempt"], row["errors"], row["bounce_count"]) == (0, None, 0)
+        assert 900 < await seconds_until_due(connection, job_id) <= 1000
+    told = [line for line in lines if line["event"] == "job released"]
+    assert [(one["reason"], one["delay_s"]) for one in told] == [("snooze", 1000)] * 3
 
 
 async def test_a_job_that_snoozes_again_and_again_ends_when_it_wants_to(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
     rounds = iter(range(100))
 
-    @registry.job("wait", max_attempts=1)
     async def wait() -> int:
         count = next(rounds)
         if count < 10:
             raise Snooze(0)
         return count
 
-    job_id = await insert(connection, "wait")
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(connection, database, wait, max_attempts=1)
 
     assert (row["status"], row["result"], row["attempt"]) == ("completed", 10, 1)
 
@@ -122,11 +114,7 @@ async def test_many_snoozes_at_once_keep_each_their_delay(
         " from generate_series(1, 200) as n"
     )
     async with embedded(database, registry, queues="default:50") as worker:
-
-        async def all_are_put_off() -> bool:
-            return released_total(worker, "snooze") == 200
-
-        await wait_for(all_are_put_off, 10)
+        await wait_for(lambda: released_total(worker, "snooze") == 200, 10)
     off = await connection.fetchval(
         "select max(abs(extract(epoch from run_at - now())"
         " - (payload->>'seconds')::int)) from pgwake.jobs"
@@ -159,10 +147,8 @@ async def test_a_retry_is_a_failed_attempt_with_a_delay_of_its_own(
 async def test_a_retry_without_attempts_left_is_a_dead_letter(
     connection: Connection, database: str, how: str
 ) -> None:
-    registry = registry_that_raises(how, lambda: Retry(0), max_attempts=3)
-    job_id = await insert(connection, "raise", max_attempts=3)
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    handler = raising(how, lambda: Retry(0))
+    row = await run(connection, database, handler, max_attempts=3)
 
     assert (row["status"], row["attempt"]) == ("failed", 3)
     assert [error["message"] for error in row["errors"]] == ["Retry"] * 3
@@ -208,126 +194,86 @@ async def test_a_discarded_job_is_a_dead_letter_at_its_first_attempt(
 async def test_without_a_reason_it_is_that_of_its_cause(
     connection: Connection, database: str, how: str, kind: type[Retry | Discard]
 ) -> None:
-    def fall() -> None:
-        raise ValueError("the cause")
-
     def make() -> BaseException:
         error = kind()
         try:
-            fall()
+            raise ValueError("the cause")  # noqa: TRY301
         except ValueError as cause:
             error.__cause__ = cause
         return error
 
-    registry = registry_that_raises(how, make, max_attempts=1)
-    job_id = await insert(connection, "raise", max_attempts=1)
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(connection, database, raising(how, make), max_attempts=1)
 
     (error,) = row["errors"]
     assert error["message"] == "ValueError: the cause"
     assert "in make" in error["traceback"]
 
 
-WRAPPED: dict[str, Callable[[BaseException], BaseException]] = {
-    "with a cause": with_cause,
-    "alone in a group": lambda error: BaseExceptionGroup("g", [error]),
-    "in a group in a group": lambda error: BaseExceptionGroup(
-        "g", [BaseExceptionGroup("h", [error])]
-    ),
-}
-
-
 @EVERYWHERE
-@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=list(WRAPPED))
 async def test_it_counts_wherever_it_comes_from(
-    connection: Connection,
-    database: str,
-    how: str,
-    wrap: Callable[[BaseException], BaseException],
+    connection: Connection, database: str, how: str
 ) -> None:
-    registry = registry_that_raises(how, lambda: wrap(Discard("enough")))
-    job_id = await insert(connection, "raise")
+    with_cause = Discard("enough")
+    with_cause.__cause__ = ValueError("the cause")
+    group = BaseExceptionGroup("g", [Discard("enough")])
+    errors = [with_cause, group, BaseExceptionGroup("h", [group])]
+    left = iter(errors)
+    registry = registry_that_raises(how, lambda: next(left))
+    ids = [await insert(connection, "raise") for _ in errors]
     async with embedded(database, registry):
-        row = await ended(connection, job_id)
+        rows = [await ended(connection, job_id) for job_id in ids]
 
-    assert (reasons(row), row["errors"][0]["message"]) == (["discarded"], "enough")
+    for row in rows:
+        assert (reasons(row), row["errors"][0]["message"]) == (["discarded"], "enough")
 
 
 async def test_a_task_of_the_handlers_own_can_raise_it(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-
     async def part() -> None:
         raise Discard("enough")
 
-    @registry.job("parts")
     async def parts() -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(part())
             tasks.create_task(asyncio.sleep(3600))
 
-    job_id = await insert(connection, "parts")
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(connection, database, parts)
 
     assert reasons(row) == ["discarded"]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        BaseExceptionGroup("two", [Snooze(1), ValueError("x")]),
-        BaseExceptionGroup("two", [Snooze(1), Discard("x")]),
-    ],
-    ids=["an error too", "two of them"],
-)
+@pytest.mark.parametrize("other", [ValueError("x"), Discard("x")])
 async def test_in_a_group_with_others_it_is_a_failed_attempt(
-    connection: Connection, database: str, error: BaseException
+    connection: Connection, database: str, other: Exception
 ) -> None:
-    registry = registry_that_raises("async", lambda: error, max_attempts=1)
-    job_id = await insert(connection, "raise", max_attempts=1)
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    handler = raising("async", lambda: BaseExceptionGroup("two", [Snooze(1), other]))
+    row = await run(connection, database, handler, max_attempts=1)
 
     assert (row["status"], reasons(row)) == ("failed", ["failed"])
     assert "two" in row["errors"][0]["message"]
 
 
 BAD_DELAYS: list[Any] = [-1, -0.001, math.nan, math.inf, -math.inf, 2.0**63, 1e300]
-BAD_DELAYS += [
-    timedelta(days=-1),
-    timedelta(days=3651),
-    timedelta.max,
-    "soon",
-    None,
-    [],
-]
+BAD_DELAYS += [timedelta(days=-1), timedelta(days=3651), timedelta.max, "soon", []]
 
 
-@pytest.mark.parametrize("delay", BAD_DELAYS, ids=repr)
 @pytest.mark.parametrize("kind", [Snooze, Retry])
 async def test_a_delay_that_can_not_be_meant_is_a_failed_attempt_that_says_so(
-    connection: Connection, database: str, kind: Any, delay: Any
+    connection: Connection, database: str, kind: Any
 ) -> None:
-    if (kind, delay) == (Retry, None):
-        return  # its default
-    registry = registry_that_raises("async", lambda: kind(delay))
-
-    @registry.job("next")
-    async def next_one() -> None: ...
-
-    job_id = await insert(connection, "raise", max_attempts=1)
-    next_id = await insert(connection, "next")
+    delays = BAD_DELAYS + ([None] if kind is Snooze else [])  # Retry's default
+    left = iter(delays)
+    registry = registry_that_raises("async", lambda: kind(next(left)))
+    ids = [await insert(connection, "raise", max_attempts=1) for _ in delays]
     async with embedded(database, registry, queues="default:1"):
-        row = await ended(connection, job_id)
-        assert (await ended(connection, next_id))["status"] == "completed"
+        rows = [await ended(connection, job_id) for job_id in ids]
 
-    assert (row["status"], reasons(row)) == ("failed", ["invalid"])
-    message = row["errors"][0]["message"]
-    assert f"{kind.__name__} with a delay of {delay!r}" in message
-    assert "from 0 to 3650 days" in message
+    for row, delay in zip(rows, delays, strict=True):
+        assert (row["status"], reasons(row)) == ("failed", ["invalid"])
+        message = row["errors"][0]["message"]
+        assert f"{kind.__name__} with a delay of {delay!r}" in message
+        assert "from 0 to 3650 days" in message
 
 
 class Later(Snooze):
@@ -349,7 +295,7 @@ async def test_a_subclass_may_say_its_delay_itself(
     registry = registry_that_raises("async", Later)
     job_id = await insert(connection, "raise")
     async with embedded(database, registry) as worker:
-        await released(connection, job_id, worker)
+        await wait_for(lambda: released_total(worker, "snooze") == 1)
 
     assert 900 < await seconds_until_due(connection, job_id) <= 1000
 
@@ -357,29 +303,8 @@ async def test_a_subclass_may_say_its_delay_itself(
 async def test_a_subclass_that_says_nonsense_fails_its_own_attempt_only(
     connection: Connection, database: str
 ) -> None:
-    registry = registry_that_raises("async", Nonsense)
-    job_id = await insert(connection, "raise", max_attempts=1)
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    handler = raising("async", Nonsense)
+    row = await run(connection, database, handler, max_attempts=1)
 
     assert reasons(row) == ["invalid"]
     assert "Nonsense with a delay of 'soon'" in row["errors"][0]["message"]
-
-
-async def test_what_a_handler_raises_after_its_time_limit_does_not_count(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-
-    @registry.job("late", timeout=0.1)
-    async def late() -> None:
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            raise Snooze(0)
-
-    job_id = await insert(connection, "late", max_attempts=1)
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
-
-    assert (row["status"], reasons(row)) == ("failed", ["timeout"])

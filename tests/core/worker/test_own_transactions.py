@@ -138,11 +138,7 @@ async def test_a_lost_lease_rolls_it_back(
     registry = paying(database, driver, before=lose)
     job_id = await insert(connection, "pay")
     async with embedded(database, registry) as worker:
-
-        async def is_lost() -> bool:
-            return total(worker, "leases_lost") == 1
-
-        await wait_for(is_lost)
+        await wait_for(lambda: total(worker, "leases_lost") == 1)
 
     row: Row = await job(connection, job_id)
     assert (row["status"], reasons(row)) == ("failed", ["forced"])

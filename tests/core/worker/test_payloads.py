@@ -8,7 +8,14 @@ import pytest
 from pgwake import Job, Registry
 from support import Connection, wait_for
 from support.sql.helpers import insert, job
-from support.worker.helpers import Samples, embedded, ended, in_status, reasons
+from support.worker.helpers import (
+    Samples,
+    embedded,
+    ended,
+    in_status,
+    reasons,
+    run,
+)
 
 
 @pytest.fixture
@@ -117,16 +124,14 @@ async def test_unknown_kinds_are_counted_under_one_name(
         await insert(connection, f"unheard of {n}")
 
     async with embedded(database, registry) as worker:
-
-        async def released() -> bool:
-            return (
+        await wait_for(
+            lambda: (
                 Samples(worker.metrics.render()).total(
                     "pgwake_jobs_released", reason="unknown_kind"
                 )
                 >= 3
             )
-
-        await wait_for(released)
+        )
         samples = Samples(worker.metrics.render())
 
     assert samples.label_values("pgwake_jobs_released", "kind") == {"(unknown)"}
@@ -157,14 +162,11 @@ async def test_a_failed_attempt_names_the_worker_and_where_it_was(
 async def test_a_payload_of_one_mebibyte_reaches_its_handler(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-
-    @registry.job("measure")
     async def measure(text: str) -> int:
         return len(text)
 
-    job_id = await insert(connection, "measure", payload={"text": "x" * 1_048_000})
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(
+        connection, database, measure, columns={"payload": {"text": "x" * 1_048_000}}
+    )
 
     assert (row["status"], row["result"]) == ("completed", 1_048_000)

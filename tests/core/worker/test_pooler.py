@@ -1,6 +1,5 @@
 """Workers behind a real PgBouncer."""
 
-import asyncio
 import os
 import signal
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -62,7 +61,7 @@ async def test_a_direct_listener_wakes_a_worker_behind_a_transaction_pooler(
     connection: Connection, database: str, transaction_pooler: str
 ) -> None:
     async with embedded(transaction_pooler, quick(), listen_url=database) as worker:
-        await wait_for(lambda: asyncio.sleep(0, gauge(worker, "bell_held")), 10)
+        await wait_for(lambda: gauge(worker, "bell_held"), 10)
         for _ in range(20):
             await ended(connection, await insert(connection, "quick"))
         await connection.execute(TWO_THOUSAND)
@@ -80,7 +79,7 @@ async def test_behind_a_transaction_pooler_alone_the_poll_finds_the_jobs(
         async with embedded(
             transaction_pooler, quick(), poll_interval=POLL_SECONDS
         ) as worker:
-            await wait_for(lambda: asyncio.sleep(0, told(lines)), 10)
+            await wait_for(lambda: told(lines), 10)
             for _ in range(3):
                 await ended(connection, await insert(connection, "quick"))
             await connection.execute(TWO_THOUSAND)
@@ -105,7 +104,7 @@ async def test_a_session_pooler_is_as_good_as_none(
 ) -> None:
     with capture_logs() as lines:
         async with embedded(session_pooler, quick()) as worker:
-            await wait_for(lambda: asyncio.sleep(0, gauge(worker, "bell_held")), 10)
+            await wait_for(lambda: gauge(worker, "bell_held"), 10)
             for _ in range(20):
                 await ended(connection, await insert(connection, "quick"))
             assert gauge(worker, "listener_up") == 1
@@ -125,7 +124,7 @@ async def test_nothing_is_left_in_the_sessions_that_a_pooler_lends_to_others(
         async with embedded(
             transaction_pooler, quick(), poll_interval=POLL_SECONDS
         ) as worker:
-            await wait_for(lambda: asyncio.sleep(0, told(lines)), 10)
+            await wait_for(lambda: told(lines), 10)
             await connection.execute(TWO_THOUSAND)
             await all_ended(connection)
             assert gauge(worker, "listener_up") == 0

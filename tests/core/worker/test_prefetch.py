@@ -8,7 +8,13 @@ from uuid import UUID
 from pgwake import Job, Registry
 from support import Connection, wait_for
 from support.sql.helpers import insert
-from support.worker.helpers import all_ended, embedded, ended, in_status
+from support.worker.helpers import (
+    all_ended,
+    embedded,
+    ended,
+    in_status,
+    insert_some,
+)
 from support.worker.processes import Diary, StartProcess
 
 
@@ -62,9 +68,7 @@ async def test_quick_jobs_run_while_the_next_are_claimed(
     async def note(job: Job) -> None:
         begun.append((job.lease_id, time.time()))
 
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'note' from generate_series(1, 20000)"
-    )
+    await insert_some(connection, "note", 20000)
     async with embedded(database, registry, queues="default:2"):
         await all_ended(connection)
 
@@ -107,9 +111,7 @@ async def test_quick_jobs_are_run_once_however_many_workers_there_are(
     await start_worker("--queue", "default:3", processes=2)
     await start_worker("--queue", "default:20", processes=2)
     for _ in range(10):
-        await connection.execute(
-            "insert into pgwake.jobs (kind) select 'note' from generate_series(1, 300)"
-        )
+        await insert_some(connection, "note", 300)
     await all_ended(connection)
 
     ran = [entry["job"] for entry in diary.entries(event="start")]
@@ -133,9 +135,7 @@ async def test_a_handler_that_never_waits_leaves_the_loop_to_others(
             await asyncio.sleep(0)
             longest = max(longest, loop.time() - before)
 
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'quick' from generate_series(1, 5000)"
-    )
+    await insert_some(connection, "quick", 5000)
     async with embedded(database, registry, queues="default:2"):
         looking = asyncio.create_task(look())
         await all_ended(connection)

@@ -23,6 +23,7 @@ from support.worker.helpers import (
     embedded,
     ended,
     in_status,
+    insert_some,
     reasons,
 )
 from support.worker.processes import Diary, StartProcess, gone, is_alive
@@ -512,9 +513,7 @@ async def test_a_worker_does_not_start_if_a_name_stands_for_another_function(
 async def test_many_jobs_in_a_few_processes_are_each_run_once(
     connection: Connection, database: str
 ) -> None:
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'pid' from generate_series(1, 60)"
-    )
+    await insert_some(connection, "pid", 60)
     async with with_processes(database, queues="default:2", process_max_jobs=20):
         await all_ended(connection)
 

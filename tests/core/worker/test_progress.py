@@ -12,7 +12,11 @@ from pgwake.database.statements.claim import claim_batch
 from pgwake.errors import InvalidValueError
 from support import Connect, Connection, wait_for
 from support.sql.helpers import Listener, insert, job, set_queue
-from support.worker.helpers import embedded, ended
+from support.worker.helpers import (
+    embedded,
+    ended,
+    run,
+)
 
 
 async def shows(connection: Connection, job_id: int, progress: Any) -> None:
@@ -60,16 +64,11 @@ async def test_what_a_handler_reports_is_soon_in_the_row_and_stays_after_the_end
 async def test_it_stays_with_a_job_that_has_failed(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-
-    @registry.job("import", max_attempts=1)
     async def import_it(job: Job) -> None:
         job.report_progress(0.5)
         raise ValueError("no")
 
-    job_id = await insert(connection, "import")
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(connection, database, import_it, max_attempts=1)
     assert (row["status"], row["progress"]) == ("failed", 0.5)
 
 
@@ -118,7 +117,7 @@ async def test_reports_of_many_jobs_share_a_statement(
         await insert(connection, "import")
     look = "select count(progress), count(distinct xmin::text) from pgwake.jobs_live"
     async with embedded(database, registry, queues="default:20", grace=0):
-        await wait_for(lambda: asyncio.sleep(0, waiting == 20))
+        await wait_for(lambda: waiting == 20)
         go.set()
 
         async def all_are_there() -> bool:
@@ -157,10 +156,8 @@ async def test_a_report_may_be_taken_back(
 async def test_what_can_not_be_stored_is_refused_where_it_is_reported(
     connection: Connection, database: str, progress: object
 ) -> None:
-    registry = Registry()
     errors: list[str] = []
 
-    @registry.job("import")
     async def import_it(job: Job) -> None:
         job.report_progress("x" * 4094)
         try:
@@ -168,9 +165,7 @@ async def test_what_can_not_be_stored_is_refused_where_it_is_reported(
         except InvalidValueError as error:
             errors.append(str(error))
 
-    job_id = await insert(connection, "import")
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(connection, database, import_it)
     assert (row["status"], row["progress"]) == ("completed", "x" * 4094)
     assert len(errors) == 1
 
@@ -194,7 +189,7 @@ async def test_one_that_only_the_database_finds_too_large_harms_no_other(
     ]
     with capture_logs() as lines:
         async with embedded(database, registry):
-            await wait_for(lambda: asyncio.sleep(0, waiting == 3))
+            await wait_for(lambda: waiting == 3)
             go.set()
             rows = [await ended(connection, job_id) for job_id in ids]
     assert [row["status"] for row in rows] == ["completed"] * 3
@@ -223,7 +218,7 @@ async def test_a_report_that_meets_a_locked_row_is_written_later(
     job_id = await insert(connection, "import")
     beside = await insert(connection, "import", queue="beside")
     async with embedded(database, registry, queues="default,beside", grace=0):
-        await wait_for(lambda: asyncio.sleep(0, waiting == 2))
+        await wait_for(lambda: waiting == 2)
         async with other.transaction():
             lock = "select from pgwake.jobs_live where id = $1 for update"
             await other.execute(lock, job_id)
@@ -236,33 +231,23 @@ async def test_a_report_that_meets_a_locked_row_is_written_later(
 async def test_a_transaction_writes_the_last_report_with_the_completion(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-
-    @registry.job("import")
     async def import_it(job: Job) -> None:
         async with job.transaction():
             job.report_progress(0.5)
             job.report_progress("done")
 
-    job_id = await insert(connection, "import")
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(connection, database, import_it)
     assert (row["status"], row["progress"]) == ("completed", "done")
 
 
 async def test_a_report_that_is_refused_does_not_harm_its_transaction(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-
-    @registry.job("import", max_attempts=1)
     async def import_it(job: Job) -> None:
         async with job.transaction():
             job.report_progress([1] * 2000)  # ", " in the database
 
-    job_id = await insert(connection, "import")
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(connection, database, import_it, max_attempts=1)
     assert (row["status"], row["progress"]) == ("completed", None)
 
 

@@ -12,7 +12,9 @@ from support.worker.helpers import (
     embedded,
     ended,
     in_status,
+    insert_some,
     quick,
+    waiting,
     wakeups,
 )
 
@@ -29,11 +31,8 @@ async def test_a_paused_queue_waits_until_it_is_resumed(
         job_id = await insert(connection, "quick")
         looks = wakeups(worker)
 
-        async def has_looked_in_vain() -> bool:
-            return wakeups(worker) > looks
-
         await connection.execute("select pgwake.ring('default')")
-        await wait_for(has_looked_in_vain)
+        await wait_for(lambda: wakeups(worker) > looks)
         assert (await job(connection, job_id))["status"] == "pending"
         await connection.execute("update pgwake.queues set paused_until = null")
         await ended(connection, job_id, within=10)
@@ -86,13 +85,7 @@ async def test_jobs_are_claimed_by_priority_then_due_time_then_id(
 async def test_a_burst_on_top_of_running_jobs_fills_the_free_slots(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-    go = asyncio.Event()
-
-    @registry.job("wait")
-    async def wait() -> None:
-        await go.wait()
-
+    registry, go = waiting()
     async with embedded(database, registry, queues="default:4"):
         first = await insert(connection, "wait")
         await in_status(connection, first, "running")
@@ -141,9 +134,7 @@ async def test_no_more_jobs_run_at_once_than_there_are_slots(
         await asyncio.sleep(0.01)
         running -= 1
 
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'count' from generate_series(1, 100)"
-    )
+    await insert_some(connection, "count", 100)
     async with embedded(database, registry, queues="default:7"):
         await all_ended(connection)
 
@@ -169,12 +160,7 @@ async def test_plain_handlers_run_beside_each_other_in_every_slot(
 async def test_a_slow_queue_does_not_hold_up_another(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-    go = asyncio.Event()
-
-    @registry.job("slow", queue="slow")
-    async def slow() -> None:
-        await go.wait()
+    registry, go = waiting("slow", queue="slow")
 
     @registry.job("quick", queue="quick")
     async def quick() -> None: ...

@@ -1,7 +1,6 @@
 """What handlers return: stored if it has a JSON form, else a failed attempt."""
 
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -9,13 +8,18 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pytest
 from pydantic import BaseModel
 
 from pgwake import Registry
 from support import Connection
 from support.sql.helpers import insert
-from support.worker.helpers import embedded, ended, reasons
+from support.worker.helpers import (
+    Row,
+    embedded,
+    ended,
+    reasons,
+    run,
+)
 
 
 @dataclass
@@ -82,122 +86,88 @@ UNSTORABLE: dict[str, Any] = {
     "bytes that are no text": b"\xff",
     "a list that holds itself": loop,
     "a list nested too deep": deep,
+    "over one mebibyte": "x" * 2**20,
 }
 
 
-async def finish(
-    connection: Connection, database: str, make: Callable[[], Any]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Run a job that returns a value among others, in one batch; its row, theirs."""
+async def results(
+    connection: Connection, database: str, values: dict[str, Any]
+) -> dict[str, Row]:
+    """Run a job for each value that returns it, all in one batch; their rows."""
     registry = Registry()
 
-    @registry.job("good")
-    async def good() -> str:
-        return "fine"
+    @registry.job("return", max_attempts=1)
+    async def return_it(name: str) -> Any:
+        return values[name]
 
-    @registry.job("make", max_attempts=1)
-    async def make_it() -> Any:
-        return make()
-
-    kinds = ["good", "good", "make", "good", "good"]
-    ids = [await insert(connection, kind) for kind in kinds]
-    async with embedded(database, registry):
-        rows = [await ended(connection, job_id) for job_id in ids]
-    return rows.pop(2), rows
+    async with connection.transaction():
+        ids = {
+            name: await insert(connection, "return", payload={"name": name})
+            for name in values
+        }
+    async with embedded(database, registry, queues="default:50"):
+        return {name: await ended(connection, ids[name]) for name in values}
 
 
-@pytest.mark.parametrize("name", VALUES)
-async def test_a_result_is_stored(
-    connection: Connection, database: str, name: str
-) -> None:
-    value, stored = VALUES[name]
-    row, _ = await finish(connection, database, lambda: value)
+async def test_a_result_is_stored(connection: Connection, database: str) -> None:
+    just_fits = "x" * (2**20 - 100)
+    values = {**VALUES, "just under one mebibyte": (just_fits, just_fits)}
+    given = {name: value for name, (value, _) in values.items()}
+    rows = await results(connection, database, given)
 
-    assert (row["status"], row["result"]) == ("completed", stored)
+    assert {row["status"] for row in rows.values()} == {"completed"}
+    for name, (_, stored) in values.items():
+        assert rows[name]["result"] == stored, name
 
 
-@pytest.mark.parametrize("name", UNSTORABLE)
 async def test_a_result_that_is_no_json_fails_its_own_attempt_only(
-    connection: Connection, database: str, name: str
-) -> None:
-    row, others = await finish(connection, database, lambda: UNSTORABLE[name])
-
-    assert (row["status"], row["result"]) == ("failed", None)
-    assert reasons(row) == ["invalid"]
-    assert {other["status"] for other in others} == {"completed"}
-
-
-async def test_a_result_over_one_mebibyte_fails_its_own_attempt_only(
     connection: Connection, database: str
 ) -> None:
-    row, others = await finish(connection, database, lambda: "x" * 2**20)
+    good = {"good": "fine", "good too": 1}
+    rows = await results(connection, database, {**UNSTORABLE, **good})
 
-    assert (row["status"], reasons(row)) == ("failed", ["invalid"])
-    assert "jobs_result_is_at_most_1_mib" in row["errors"][0]["message"]
-    assert {other["status"] for other in others} == {"completed"}
-    assert {other["attempt"] for other in others} == {1}
-
-
-async def test_a_result_just_under_one_mebibyte_is_stored(
-    connection: Connection, database: str
-) -> None:
-    row, _ = await finish(connection, database, lambda: "x" * (2**20 - 100))
-
-    assert len(row["result"]) == 2**20 - 100
+    for name, row in rows.items():
+        if name in good:
+            assert (row["status"], row["attempt"]) == ("completed", 1)
+        else:
+            assert (row["status"], row["result"]) == ("failed", None), name
+            assert reasons(row) == ["invalid"], name
+    (error,) = rows["over one mebibyte"]["errors"]
+    assert "jobs_result_is_at_most_1_mib" in error["message"]
 
 
 async def test_a_result_that_can_not_be_stored_is_tried_again(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
     results = iter([float("nan"), 1.5])
 
-    @registry.job("make")
     async def make() -> float:
         return next(results)
 
-    job_id = await insert(connection, "make")
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(connection, database, make)
 
     assert (row["status"], row["result"], row["attempt"]) == ("completed", 1.5, 2)
     assert reasons(row) == ["invalid"]
 
 
-@pytest.mark.parametrize("message", ["a\0b", "\ud800", "x" * 100_000, ""])
 async def test_whatever_an_exception_says_its_attempt_fails(
-    connection: Connection, database: str, message: str
-) -> None:
-    registry = Registry()
-
-    @registry.job("fail", max_attempts=1)
-    async def fail() -> None:
-        raise ValueError(message)
-
-    job_id = await insert(connection, "fail")
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
-
-    assert (row["status"], reasons(row)) == ("failed", ["failed"])
-    assert row["errors"][0]["message"].startswith("ValueError")
-    assert len(row["errors"][0]["message"]) <= 2000
-
-
-async def test_an_exception_that_can_not_be_shown_fails_its_attempt(
     connection: Connection, database: str
 ) -> None:
     class Sphinx(Exception):  # noqa: N818
         def __str__(self) -> str:
             raise ValueError("no answer")
 
-    registry = Registry()
+    errors = [ValueError(text) for text in ("a\0b", "\ud800", "x" * 100_000, "")]
+    left = iter([*errors, Sphinx()])
 
-    @registry.job("fail", max_attempts=1)
     async def fail() -> None:
-        raise Sphinx
+        raise next(left)
 
-    job_id = await insert(connection, "fail")
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(
+        connection, database, fail, max_attempts=5, backoff_base=0, backoff_jitter=0
+    )
 
-    assert "Sphinx (its str() raises ValueError)" in row["errors"][0]["message"]
+    assert (row["status"], reasons(row)) == ("failed", ["failed"] * 5)
+    *said, last = [error["message"] for error in row["errors"]]
+    assert all(text.startswith("ValueError") and len(text) <= 2000 for text in said)
+    assert "Sphinx (its str() raises ValueError)" in last

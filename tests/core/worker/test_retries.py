@@ -9,45 +9,52 @@ from pgwake import Registry
 from pgwake.database.connection import backoff
 from support import Connection, wait_for
 from support.sql.helpers import insert, set_queue
-from support.worker.helpers import embedded, ended, reasons
+from support.worker.helpers import (
+    embedded,
+    ended,
+    insert_some,
+    reasons,
+    run,
+)
 
 pytestmark = pytest.mark.timeout(90)
 
 
 DATABASE_ERRORS = [
-    asyncpg.SerializationError("of the handler's"),
-    asyncpg.DeadlockDetectedError("of the handler's"),
-    asyncpg.ConnectionDoesNotExistError("of the handler's"),
-    asyncpg.AdminShutdownError("of the handler's"),
-    asyncpg.InterfaceError("of the handler's"),
-    ConnectionResetError("of the handler's"),
-    TimeoutError("of the handler's"),
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.ConnectionDoesNotExistError,
+    asyncpg.AdminShutdownError,
+    asyncpg.InterfaceError,
+    ConnectionResetError,
+    TimeoutError,
 ]
 
 
-@pytest.mark.parametrize("error", DATABASE_ERRORS, ids=lambda e: type(e).__name__)
 async def test_a_database_error_of_the_handlers_is_an_attempt_like_any_other(
-    connection: Connection, database: str, error: Exception
+    connection: Connection, database: str
 ) -> None:
-    registry = Registry()
     starts = 0
 
-    @registry.job("fail", max_attempts=3)
-    async def fail() -> None:
+    async def fail(number: int) -> None:
         nonlocal starts
         starts += 1
-        raise error
+        raise DATABASE_ERRORS[number]("of the handler's")
 
+    registry = Registry()
+    registry.job("fail", max_attempts=3)(fail)
     await set_queue(connection, backoff_base=timedelta(milliseconds=1))
-    job_id = await insert(connection, "fail")
+    numbers = range(len(DATABASE_ERRORS))
+    ids = [await insert(connection, "fail", payload={"number": n}) for n in numbers]
     async with embedded(database, registry):
-        row = await ended(connection, job_id)
+        rows = [await ended(connection, job_id) for job_id in ids]
 
-    assert (row["status"], row["attempt"], starts) == ("failed", 3, 3)
-    assert reasons(row) == ["failed"] * 3
-    # Even where the base is next to nothing, there is a pause between attempts.
-    moments = [error["at"] for error in row["errors"]]
-    assert len(set(moments)) == 3
+    for row in rows:
+        assert (row["status"], row["attempt"]) == ("failed", 3)
+        assert reasons(row) == ["failed"] * 3
+        # Even where the base is next to nothing, there is a pause between attempts.
+        assert len({error["at"] for error in row["errors"]}) == 3
+    assert starts == 3 * len(DATABASE_ERRORS)
 
 
 async def test_jobs_that_fail_together_do_not_come_back_together(
@@ -60,9 +67,7 @@ async def test_jobs_that_fail_together_do_not_come_back_together(
         raise ValueError
 
     await set_queue(connection, backoff_base=timedelta(hours=1))
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'fail' from generate_series(1, 1000)"
-    )
+    await insert_some(connection, "fail", 1000)
 
     async def all_have_failed() -> bool:
         return not await connection.fetchval(
@@ -92,16 +97,17 @@ async def test_the_limit_of_attempts_is_the_jobs_then_the_handlers_then_the_queu
     of_queue: int | None,
     attempts: int,
 ) -> None:
-    registry = Registry()
-
-    @registry.job("fail", max_attempts=of_handler)
     async def fail() -> None:
         raise ValueError
 
     await set_queue(connection, backoff_base=timedelta(0), max_attempts=of_queue)
-    job_id = await insert(connection, "fail", max_attempts=of_job)
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(
+        connection,
+        database,
+        fail,
+        columns={"max_attempts": of_job},
+        max_attempts=of_handler,
+    )
 
     assert (row["status"], row["attempt"]) == ("failed", attempts)
     assert reasons(row) == ["failed"] * attempts

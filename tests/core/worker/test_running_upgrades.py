@@ -135,15 +135,13 @@ async def test_nothing_is_lost_by_an_upgrade_under_load(
             asyncio.to_thread(psql, server, database, "-f", str(script))
         )
 
-        async def waits_for_a_lock() -> bool:
-            return bool(
-                await connection.fetchval(
-                    "select exists (select from pg_locks where not granted"
-                    " and mode = 'AccessExclusiveLock')"
-                )
-            )
-
-        await wait_for(waits_for_a_lock, 20)
+        await wait_for(
+            lambda: connection.fetchval(
+                "select exists (select from pg_locks where not granted"
+                " and mode = 'AccessExclusiveLock')"
+            ),
+            20,
+        )
         load.go_on.set()
         await upgrade
         await in_transaction

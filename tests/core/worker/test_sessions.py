@@ -18,8 +18,10 @@ from support.worker.helpers import (
     ended,
     gauge,
     in_status,
+    quick,
     session_on_duty,
     sessions,
+    waiting,
 )
 from support.worker.processes import StartProcess
 
@@ -75,12 +77,7 @@ async def test_sessions_do_not_grow_however_often_they_are_ended(
 async def test_a_worker_has_five_sessions_however_many_slots_and_queues(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-    go = asyncio.Event()
-
-    @registry.job("wait")
-    async def wait() -> None:
-        await go.wait()
+    registry, go = waiting()
 
     @registry.job("quick")
     async def quick() -> None: ...
@@ -111,10 +108,7 @@ async def listener_pid(connection: Connection) -> int:
 async def test_one_session_listens_for_as_long_as_the_worker_lives(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-
-    @registry.job("quick")
-    async def quick() -> None: ...
+    registry = quick()
 
     async with embedded(database, registry) as worker:
         await asleep(worker)
@@ -132,10 +126,7 @@ async def test_one_session_listens_for_as_long_as_the_worker_lives(
 async def test_a_listener_that_is_ended_comes_back_and_looks_at_the_queue(
     connection: Connection, database: str, admin_url: str, connect: Connect
 ) -> None:
-    registry = Registry()
-
-    @registry.job("quick")
-    async def quick() -> None: ...
+    registry = quick()
 
     admin = await connect(admin_url)
     async with embedded(database, registry) as worker:
@@ -176,14 +167,7 @@ async def test_a_refusal_of_new_sessions_is_waited_out(
 async def test_a_password_that_is_changed_for_a_while_changes_no_outcome(
     own_server: EmbeddedServer, own_database: str
 ) -> None:
-    registry = Registry()
-    go = asyncio.Event()
-
-    @registry.job("wait", max_attempts=1)
-    async def wait() -> str:
-        await go.wait()
-        return "done"
-
+    registry, go = waiting(max_attempts=1)
     admin = await asyncpg.connect(
         database_url(own_server, "pgwake_own", role="postgres")
     )
@@ -196,7 +180,7 @@ async def test_a_password_that_is_changed_for_a_while_changes_no_outcome(
             await admin.execute("alter role pgwake_owner password 'another'")
             await terminate_all(admin)
             go.set()
-            await wait_for(lambda: asyncio.sleep(0, gauge(worker, "slots_busy") == 0))
+            await wait_for(lambda: gauge(worker, "slots_busy") == 0)
             await asyncio.sleep(1)  # for it to try in vain
             await admin.execute("alter role pgwake_owner password 'owner'")
             row = await ended(admin, job_id)

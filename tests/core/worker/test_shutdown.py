@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from support import Connection, wait_for
-from support.sql.helpers import call, insert, job
-from support.worker.helpers import ended, in_status
+from support.sql.helpers import insert, job
+from support.worker.helpers import (
+    ended,
+    in_status,
+    insert_some,
+)
 from support.worker.processes import Diary, StartProcess
 
 
@@ -142,20 +146,6 @@ async def test_shutdowns_do_not_use_up_the_attempts(
     assert (row["bounce_count"], row["errors"]) == (3, None)
 
 
-async def test_a_job_can_still_be_cancelled_while_its_worker_waits_for_it(
-    connection: Connection, start_worker: StartProcess, diary: Diary
-) -> None:
-    worker = await start_worker(lease=1, grace=600)
-    job_id = await insert(connection, "nap", payload={"seconds": 600})
-    await diary.has(event="start")
-    worker.send(signal.SIGTERM)
-    await worker.logged("worker stopping", running=1)
-    assert await call(connection, "cancel_job", job_id=job_id) == "cancel_requested"
-
-    assert await worker.exit_code() == 0
-    assert (await job(connection, job_id))["status"] == "cancelled"
-
-
 async def test_leases_are_kept_up_while_a_worker_waits_for_its_jobs(
     connection: Connection, start_worker: StartProcess, diary: Diary
 ) -> None:
@@ -176,9 +166,7 @@ async def test_nothing_is_left_running_by_a_stop_at_any_moment(
 ) -> None:
     worker = await start_worker("--queue", "default:20")
     for _ in range(20):  # so that claims and ends are always under way
-        await connection.execute(
-            "insert into pgwake.jobs (kind) select 'noop' from generate_series(1, 1000)"
-        )
+        await insert_some(connection, "noop", 1000)
     worker.send(signal.SIGTERM)
     assert await worker.exit_code() == 0
 

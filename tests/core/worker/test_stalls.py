@@ -3,14 +3,23 @@
 import asyncio
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
-from pgwake import Job, Registry
+from pgwake import Registry
 from support import Connection, wait_for
 from support.sql.helpers import insert, job
-from support.worker.helpers import all_ended, embedded, ended, in_status, reasons
+from support.worker.helpers import (
+    all_ended,
+    embedded,
+    ended,
+    in_status,
+    insert_some,
+    quick,
+    reasons,
+)
 from support.worker.processes import Diary, StartProcess, gone, is_alive
 
 
@@ -121,9 +130,7 @@ async def test_a_worker_that_comes_back_starts_nothing_whose_lease_is_lost(
 ) -> None:
     # Fast jobs are claimed ahead of the slots, and so many are unstarted at the stop.
     first = await start_application(lease=1, queues="default:1")
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'note' from generate_series(1, 3000)"
-    )
+    await insert_some(connection, "note", 3000)
     await diary.has(100, event="start")
     os.kill(first.pid, signal.SIGSTOP)
     held = await connection.fetchval(
@@ -148,10 +155,7 @@ async def test_a_blocked_loop_keeps_its_leases_and_gives_back_what_is_unstarted(
 ) -> None:
     worker = await start_worker("--queue", "default:1", lease=3)
     registry = Registry()
-
-    @registry.job("note")
-    async def note_it(job: Job) -> None: ...
-
+    registry.job("note")(lambda: None)
     rounds = 0
     while True:
         rounds += 1
@@ -193,33 +197,19 @@ async def test_a_blocked_loop_keeps_its_leases_and_gives_back_what_is_unstarted(
     )
 
 
-async def test_a_loop_that_is_free_again_works_on(
+async def test_a_thread_that_blocks_takes_nothing_from_the_loop(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
+    registry, go = quick(), threading.Event()
 
-    @registry.job("block")
-    async def block() -> None:
-        import time  # noqa: PLC0415
+    @registry.job("thread")
+    def thread() -> None:
+        go.wait(20)
 
-        time.sleep(1.5)  # noqa: ASYNC251, that is the point
-
-    job_id = await insert(connection, "block")
-    async with embedded(database, registry, lease=1):
-        assert (await ended(connection, job_id))["status"] == "completed"
-        later = await insert(connection, "block")
-        row = await ended(connection, later)
-
-    assert (row["status"], row["crash_count"]) == ("completed", 0)
-
-
-async def test_a_thread_that_blocks_takes_nothing_from_the_loop(
-    connection: Connection, start_worker: StartProcess, diary: Diary
-) -> None:
-    await start_worker("--queue", "default:3")
-    slow = await insert(connection, "thread", payload={"seconds": 5})
-    await diary.has(job=slow, event="start")
-    for _ in range(5):
-        await ended(connection, await insert(connection, "note"), within=4)
-
-    assert (await in_status(connection, slow, "running"))["attempt"] == 1
+    slow = await insert(connection, "thread")
+    async with embedded(database, registry, queues="default:3"):
+        await in_status(connection, slow, "running")
+        for _ in range(5):
+            await ended(connection, await insert(connection, "quick"))
+        assert (await in_status(connection, slow, "running"))["attempt"] == 1
+        go.set()

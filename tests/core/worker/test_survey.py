@@ -53,10 +53,7 @@ async def shows(
 ) -> Samples:
     """Wait until a worker's metrics show something."""
 
-    async def is_shown() -> bool:
-        return condition(shown(worker.metrics))
-
-    await wait_for(is_shown, within)
+    await wait_for(lambda: condition(shown(worker.metrics)), within)
     return shown(worker.metrics)
 
 

@@ -8,7 +8,14 @@ from pathlib import Path
 from pgwake import Registry
 from support import Connection
 from support.sql.helpers import insert, job
-from support.worker.helpers import all_ended, embedded, ended, in_status, reasons
+from support.worker.helpers import (
+    all_ended,
+    embedded,
+    ended,
+    in_status,
+    quick,
+    reasons,
+)
 from support.worker.processes import Diary, StartProcess, WorkerProcess
 
 
@@ -92,10 +99,7 @@ async def test_jobs_whose_lease_ran_out_long_ago_run_when_a_worker_comes(
     await connection.execute(
         "update pgwake.jobs_live set lease_expires_at = now() - interval '1 hour'"
     )
-    registry = Registry()
-
-    @registry.job("quick")
-    async def quick() -> None: ...
+    registry = quick()
 
     async with embedded(database, registry, lease=1):
         await all_ended(connection)
@@ -114,10 +118,7 @@ async def test_nobody_is_swept_right_after_a_worker_has_come_up(
         "update pgwake.jobs_live set lease_expires_at = now() - interval '1 hour'"
         " returning clock_timestamp()"
     )
-    registry = Registry()
-
-    @registry.job("quick")
-    async def quick() -> None: ...
+    registry = quick()
 
     async with embedded(database, registry, lease=8):
         await all_ended(connection)
@@ -125,22 +126,6 @@ async def test_nobody_is_swept_right_after_a_worker_has_come_up(
     (error,) = (await job(connection, 1))["errors"]
     # One renewal interval of 2 s, and the longest pause of a reconnect.
     assert datetime.fromisoformat(error["at"]) - before > timedelta(seconds=4)
-
-
-async def test_the_kill_of_a_supervised_process_gives_its_jobs_back_at_once(
-    connection: Connection, start_worker: StartProcess, diary: Diary
-) -> None:
-    worker = await start_worker()  # with the lease of five minutes
-    job_id = await insert(connection, "nap", payload={"seconds": 60})
-    await diary.has(event="start")
-    os.kill(worker.children[0], signal.SIGKILL)
-    await diary.has(2, within=10, event="start")
-
-    row = await job(connection, job_id)
-    assert (row["status"], row["attempt"], row["crash_count"]) == ("running", 1, 1)
-    (error,) = row["errors"]
-    assert error["reason"] == "crashed"
-    assert f"the worker died; worker {error['worker']}" == error["message"]
 
 
 async def test_what_is_given_back_to_a_queue_wakes_its_workers(

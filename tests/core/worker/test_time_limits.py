@@ -2,14 +2,22 @@
 
 import asyncio
 import itertools
-import signal
 import threading
 from datetime import datetime, timedelta
+
+import pytest
 
 from pgwake import Job, Registry
 from support import Connection, wait_for
 from support.sql.helpers import insert, job, set_queue
-from support.worker.helpers import Samples, clock, embedded, ended, reasons
+from support.worker.helpers import (
+    Samples,
+    clock,
+    embedded,
+    ended,
+    reasons,
+    run,
+)
 from support.worker.processes import Diary, StartProcess, gone
 
 
@@ -54,29 +62,14 @@ async def test_between_two_time_outs_the_backoff_is_waited(
         assert later - earlier >= timedelta(milliseconds=150)
 
 
-async def test_the_jobs_own_limit_of_attempts_comes_first(
-    connection: Connection, database: str
-) -> None:
-    job_id = await insert(connection, "sleep", max_attempts=1)
-    async with embedded(database, sleeper(max_attempts=3)):
-        row = await ended(connection, job_id)
-
-    assert (row["status"], row["attempt"]) == ("failed", 1)
-
-
 async def test_a_job_within_its_time_limit_is_left_alone(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-
-    @registry.job("quick", timeout=15)
     async def quick() -> str:
         await asyncio.sleep(0.01)
         return "done"
 
-    job_id = await insert(connection, "quick")
-    async with embedded(database, registry):
-        row = await ended(connection, job_id)
+    row = await run(connection, database, quick, timeout=15)
 
     assert (row["status"], row["result"]) == ("completed", "done")
 
@@ -104,11 +97,11 @@ async def test_a_time_limit_does_not_outlive_its_job(
     assert (row["status"], row["result"]) == ("completed", "done")
 
 
-async def check_that_its_process_is_replaced(
-    connection: Connection,
-    start_worker: StartProcess,
-    diary: Diary,
-    kind: str,
+@pytest.mark.parametrize(
+    "kind", ["block briefly", "thread briefly", "stubborn briefly"]
+)
+async def test_what_holds_on_past_its_time_limit_ends_the_process(
+    connection: Connection, start_worker: StartProcess, diary: Diary, kind: str
 ) -> None:
     worker = await start_worker("--queue", "default:3")
     neighbour = await insert(connection, "nap", payload={"seconds": 30}, max_attempts=1)
@@ -129,33 +122,6 @@ async def check_that_its_process_is_replaced(
     assert (row["status"], row["attempt"], row["crash_count"]) == ("running", 1, 0)
     assert (row["bounce_count"], row["errors"]) == (1, None)
     await worker.logged("process died", pid=pid, exit=70)
-    await worker.logged("process started", 2)
-    worker.send(signal.SIGTERM)
-    worker.send(signal.SIGTERM)
-
-
-async def test_a_blocked_loop_past_its_time_limit_ends_the_process(
-    connection: Connection, start_worker: StartProcess, diary: Diary
-) -> None:
-    await check_that_its_process_is_replaced(
-        connection, start_worker, diary, "block briefly"
-    )
-
-
-async def test_a_thread_past_its_time_limit_ends_the_process(
-    connection: Connection, start_worker: StartProcess, diary: Diary
-) -> None:
-    await check_that_its_process_is_replaced(
-        connection, start_worker, diary, "thread briefly"
-    )
-
-
-async def test_a_handler_that_holds_on_past_its_time_limit_ends_the_process(
-    connection: Connection, start_worker: StartProcess, diary: Diary
-) -> None:
-    await check_that_its_process_is_replaced(
-        connection, start_worker, diary, "stubborn briefly"
-    )
 
 
 async def test_the_attempts_that_a_handler_declares_hold_for_a_hard_limit_too(
@@ -201,13 +167,13 @@ async def test_a_thread_that_outlives_its_limit_keeps_its_job_from_others(
         told.append(job)
         release.wait(20)
 
-    async def is_hung() -> bool:
-        return bool(told and told[0].stopped_at and clock() > told[0].stopped_at + 0.5)
-
     await set_queue(connection, backoff_base=timedelta(0))
     job_id = await insert(connection, "thread")
     async with embedded(database, registry, cancel_grace=0.1):
-        await wait_for(is_hung, 10)
+        await wait_for(
+            lambda: told and told[0].stopped_at and clock() > told[0].stopped_at + 0.5,
+            10,
+        )
         assert (await job(connection, job_id))["status"] == "running"
         assert len(told) == 1
         release.set()

@@ -81,15 +81,3 @@ async def test_a_retry_starts_by_a_timer(connection: Connection, database: str) 
         assert wakeups(worker, cause="poll") == 0
 
     assert (row["status"], row["attempt"]) == ("completed", 2)
-
-
-async def test_a_pause_with_an_end_ends_by_a_timer(
-    connection: Connection, database: str
-) -> None:
-    until: datetime = await connection.fetchval("select now() + interval '1 second'")
-    await set_queue(connection, paused_until=until)
-    job_id = await insert(connection, "quick")
-    async with embedded(database, quick()):
-        row = await ended(connection, job_id, within=10)
-
-    assert row["started_at"] >= until

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import asyncpg
 import pytest
@@ -57,10 +58,7 @@ async def test_writes_result_and_the_next_job_are_committed_with_the_completion(
             )
             assert (await ended(connection, told))["status"] == "completed"
 
-            async def both_are_counted() -> bool:
-                return total(worker, "jobs_completed") == 2
-
-            await wait_for(both_are_counted)
+            await wait_for(lambda: total(worker, "jobs_completed") == 2)
             assert total(worker, "leases_lost") == 0
 
     assert seen == [(0, "running"), (1, "completed")]
@@ -147,23 +145,6 @@ async def test_a_handler_may_try_the_block_again(
     assert await balance(connection) == 3
 
 
-async def test_a_serialization_failure_is_a_failed_attempt(
-    connection: Connection, connect: Connect, database: str
-) -> None:
-    other = await connect()
-
-    async def pay(job: Job) -> None:
-        async with job.transaction("repeatable_read") as transaction:
-            await transaction.fetch("select balance from account")
-            await other.execute(ADD)
-            await transaction.execute(ADD)
-
-    row, _ = await run(connection, database, pay)
-    assert (row["status"], reasons(row)) == ("failed", ["failed"])
-    assert row["errors"][0]["message"].startswith("SerializationError")
-    assert await balance(connection) == 1
-
-
 async def test_a_lease_that_was_lost_meanwhile_rolls_everything_back(
     connection: Connection, connect: Connect, database: str
 ) -> None:
@@ -186,11 +167,7 @@ async def test_a_lease_that_was_lost_meanwhile_rolls_everything_back(
     job_id = await insert(connection, "pay")
     with capture_logs() as lines:
         async with embedded(database, registry) as worker:
-
-            async def is_lost() -> bool:
-                return total(worker, "leases_lost") == 1
-
-            await wait_for(is_lost)
+            await wait_for(lambda: total(worker, "leases_lost") == 1)
             assert total(worker, "jobs_completed") == 0
 
     assert len(errors) == 1
@@ -207,9 +184,7 @@ async def test_a_handler_that_catches_the_loss_is_not_completed_either(
     connection: Connection, connect: Connect, database: str
 ) -> None:
     other = await connect()
-    registry = Registry()
 
-    @registry.job("pay")
     async def pay(job: Job) -> str:
         try:
             async with job.transaction() as transaction:
@@ -219,15 +194,9 @@ async def test_a_handler_that_catches_the_loss_is_not_completed_either(
             return "as if all were well"
         return "unreachable"
 
-    job_id = await insert(connection, "pay")
-    async with embedded(database, registry) as worker:
-
-        async def is_lost() -> bool:
-            return total(worker, "leases_lost") == 1
-
-        await wait_for(is_lost)
-    row = await job(connection, job_id)
+    row, lines = await run(connection, database, pay)
     assert (row["status"], reasons(row)) == ("failed", ["forced"])
+    assert "lease lost, end refused" in [line["event"] for line in lines]
     assert await balance(connection) == 0
 
 
@@ -250,11 +219,7 @@ async def test_a_loss_that_renewal_hears_of_cancels_the_block(
 
     await insert(connection, "pay")
     async with embedded(database, registry, lease=1) as worker:
-
-        async def is_lost() -> bool:
-            return total(worker, "leases_lost") == 1
-
-        await wait_for(is_lost)
+        await wait_for(lambda: total(worker, "leases_lost") == 1)
     assert stopped == ["lease_lost"]
     assert await balance(connection) == 0
 
@@ -300,33 +265,6 @@ async def test_a_plain_handler_is_told_what_to_do_instead(
     assert error["message"].startswith("ConfigurationError: ")
     advice = "pgwake.complete_job" if what == "transaction" else "get_parent_results"
     assert advice in error["message"]
-
-
-async def test_a_result_that_is_no_json_rolls_back(
-    connection: Connection, database: str
-) -> None:
-    async def pay(job: Job) -> None:
-        async with job.transaction() as transaction:
-            await transaction.execute(ADD)
-            job.set_result(float("nan"))
-
-    row, _ = await run(connection, database, pay)
-    assert (row["status"], reasons(row)) == ("failed", ["invalid"])
-    assert await balance(connection) == 0
-
-
-async def test_a_result_that_is_too_large_rolls_back(
-    connection: Connection, database: str
-) -> None:
-    async def pay(job: Job) -> None:
-        async with job.transaction() as transaction:
-            await transaction.execute(ADD)
-            job.set_result("x" * 1048576)
-
-    row, _ = await run(connection, database, pay)
-    assert (row["status"], reasons(row)) == ("failed", ["failed"])
-    assert "jobs_result_is_at_most_1_mib" in row["errors"][0]["message"]
-    assert await balance(connection) == 0
 
 
 async def test_outside_of_a_block_there_is_no_result_to_set(
@@ -453,48 +391,70 @@ async def test_a_job_that_is_stopped_in_the_block_is_rolled_back(
     assert await balance(connection) == 0
 
 
-async def test_a_block_that_ends_its_transaction_itself_completes_nothing(
-    connection: Connection, database: str
-) -> None:
-    async def pay(job: Job) -> None:
-        async with job.transaction() as transaction:
-            await transaction.execute(ADD)
-            await transaction.execute("rollback")
-
-    row, _ = await run(connection, database, pay)
-    assert row["status"] == "failed"
-    assert "ended its transaction itself" in row["errors"][0]["message"]
+async def no_json(job: Job, _: Connection) -> None:
+    job.set_result(float("nan"))
 
 
-async def test_what_only_the_commit_finds_out_rolls_the_completion_back(
-    connection: Connection, database: str
-) -> None:
-    await connection.execute(
-        "create table once (n int unique deferrable initially deferred)"
+async def too_large(job: Job, _: Connection) -> None:
+    job.set_result("x" * 1048576)
+
+
+async def end_it_oneself(_: Job, transaction: Connection) -> None:
+    await transaction.execute("rollback")
+
+
+async def break_at_the_commit(_: Job, transaction: Connection) -> None:
+    await transaction.execute(
+        "create temporary table once (n int unique deferrable initially deferred);"
+        " insert into once values (1), (1)"
     )
-    await connection.execute("insert into once values (1)")
-
-    async def pay(job: Job) -> None:
-        async with job.transaction() as transaction:
-            await transaction.execute(ADD)
-            await transaction.execute("insert into once values (1)")
-
-    row, _ = await run(connection, database, pay)
-    assert (row["status"], reasons(row)) == ("failed", ["failed"])
-    assert row["errors"][0]["message"].startswith("UniqueViolationError")
-    assert await balance(connection) == 0
 
 
-async def test_an_error_that_the_block_hides_completes_nothing(
-    connection: Connection, database: str
+async def hide_an_error(_: Job, transaction: Connection) -> None:
+    with contextlib.suppress(asyncpg.DivisionByZeroError):
+        await transaction.execute("select 1/0")
+
+
+@pytest.mark.parametrize(
+    ("do", "reason", "said"),
+    [
+        (no_json, "invalid", ""),
+        (too_large, "failed", "jobs_result_is_at_most_1_mib"),
+        (end_it_oneself, "failed", "ended its transaction itself"),
+        (break_at_the_commit, "failed", "UniqueViolationError"),
+        (hide_an_error, "failed", "current transaction is aborted"),
+    ],
+)
+async def test_what_can_not_be_committed_fails_the_attempt_and_is_rolled_back(
+    connection: Connection,
+    database: str,
+    do: Callable[[Job, Any], Awaitable[None]],
+    reason: str,
+    said: str,
 ) -> None:
     async def pay(job: Job) -> None:
         async with job.transaction() as transaction:
             await transaction.execute(ADD)
-            with contextlib.suppress(asyncpg.DivisionByZeroError):
-                await transaction.execute("select 1/0")
+            await do(job, transaction)
+
+    row, _ = await run(connection, database, pay)
+    assert (row["status"], reasons(row)) == ("failed", [reason])
+    assert said in row["errors"][0]["message"]
+    assert await balance(connection) == 0
+
+
+async def test_a_serialization_failure_is_a_failed_attempt(
+    connection: Connection, connect: Connect, database: str
+) -> None:
+    other = await connect()
+
+    async def pay(job: Job) -> None:
+        async with job.transaction("repeatable_read") as transaction:
+            await transaction.fetch("select balance from account")
+            await other.execute(ADD)
+            await transaction.execute(ADD)
 
     row, _ = await run(connection, database, pay)
     assert (row["status"], reasons(row)) == ("failed", ["failed"])
-    assert "current transaction is aborted" in row["errors"][0]["message"]
-    assert await balance(connection) == 0
+    assert row["errors"][0]["message"].startswith("SerializationError")
+    assert await balance(connection) == 1

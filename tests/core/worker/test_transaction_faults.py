@@ -5,21 +5,25 @@ import contextlib
 import os
 import random
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
+from core.worker.test_database_faults import connected
 from pgwake import Job, Registry
 from pgwake.database.embedded import EmbeddedServer
 from support import Connection, wait_for
 from support.relay import Relay
 from support.sql.helpers import insert, job
 from support.worker.accounts import total
-from support.worker.helpers import all_ended, embedded, ended
+from support.worker.helpers import (
+    all_ended,
+    embedded,
+    ended,
+    insert_some,
+)
 from support.worker.paying import PAY, SCHEMA
 from support.worker.processes import Diary, StartProcess
 
@@ -127,9 +131,7 @@ async def test_under_kills_every_payment_and_every_next_job_counts_once(
 ) -> None:
     await connection.execute(SCHEMA)
     worker = await start_worker("--queue", "default:8", imports="support.worker.paying")
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select 'pay' from generate_series(1, 600)"
-    )
+    await insert_some(connection, "pay", 600)
     kills = 0
     while await connection.fetchval(
         "select exists (select from pgwake.jobs_live where kind = 'pay')"
@@ -150,21 +152,6 @@ async def test_under_kills_every_payment_and_every_next_job_counts_once(
         ("tell", "completed", 600),
     ]
     assert len(worker.children) > 2
-
-
-@contextlib.asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Connection]:
-    """Connect to a server that may be on its way up."""
-    connection: Connection | None = None
-    while connection is None:
-        try:
-            connection = await asyncpg.connect(url)
-        except (OSError, asyncpg.PostgresError):
-            await asyncio.sleep(0.05)
-    try:
-        yield connection
-    finally:
-        connection.terminate()
 
 
 @pytest.mark.parametrize("writes_again", [True, False])
@@ -249,7 +236,7 @@ async def test_a_server_that_stays_away_is_a_failed_attempt(
         await begun.wait()
         await asyncio.to_thread(own_server._halt, "immediate")
         go.set()
-        await wait_for(lambda: asyncio.sleep(0, len(errors) == 1))
+        await wait_for(lambda: len(errors) == 1)
         await asyncio.to_thread(own_server._launch)
         async with connected(own_database) as connection:
             row = await ended(connection, job_id)
@@ -292,7 +279,7 @@ async def test_a_commit_whose_answer_is_lost_counts_once_and_is_known(
                 relay.freeze()
                 row = await ended(connection, job_id)
                 await relay.heal()
-                await wait_for(lambda: asyncio.sleep(0, after == ["committed"]), 15)
+                await wait_for(lambda: after == ["committed"], 15)
                 assert total(worker, "jobs_completed") == 1
                 assert total(worker, "leases_lost") == 0
 
@@ -311,9 +298,7 @@ async def test_a_commit_that_has_begun_is_not_cut_short(
     with capture_logs() as lines:
         async with embedded(database, paying(after, timeout=0.5)) as worker:
             row = await ended(connection, job_id)
-            await wait_for(
-                lambda: asyncio.sleep(0, total(worker, "jobs_completed") == 1)
-            )
+            await wait_for(lambda: total(worker, "jobs_completed") == 1)
 
     assert (row["status"], row["errors"]) == ("completed", None)
     assert await payments(connection) == (1, 1)
@@ -337,18 +322,15 @@ async def test_a_commit_that_nobody_can_ask_about_counts_once_too(
                 relay.freeze()
                 await ended(connection, job_id)
 
-                async def is_given_up() -> bool:
-                    return any(
+                await wait_for(
+                    lambda: any(
                         line["event"] == "answer to a commit lost" for line in lines
-                    )
-
-                await wait_for(is_given_up, 15)
+                    ),
+                    15,
+                )
                 await relay.heal()
 
-                async def is_refused() -> bool:
-                    return total(worker, "leases_lost") == 1
-
-                await wait_for(is_refused, 15)
+                await wait_for(lambda: total(worker, "leases_lost") == 1, 15)
 
     row = await job(connection, job_id)
     assert (row["status"], row["attempt"], row["errors"]) == ("completed", 1, None)

@@ -153,10 +153,7 @@ async def test_a_webhook_never_reaches_the_inside_unless_it_is_allowed_to(
     mail = await insert(connection, "mail", webhook=f"{receiver.url}/hook")
     assert (await ended(connection, mail))["status"] == "completed"
 
-    async def has_one() -> bool:
-        return bool(await webhook_jobs(connection))
-
-    await wait_for(has_one)
+    await wait_for(lambda: webhook_jobs(connection))
     (webhook_id,) = await webhook_jobs(connection)
     row = await ended(connection, webhook_id)
     assert reasons(row) == ["discarded"]

@@ -5,10 +5,10 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from pgwake import Registry, Worker
+from pgwake import Worker
 from support import Connection
-from support.sql.helpers import insert
-from support.worker.helpers import Row, Samples, embedded, ended
+from support.worker import helpers
+from support.worker.helpers import Row, Samples
 
 ADD = "update account set balance = balance + 1"
 
@@ -31,13 +31,9 @@ def total(worker: Worker, name: str) -> float:
 
 
 async def run(
-    connection: Connection, url: str, handler: Callable[..., Any], **options: Any
+    connection: Connection, url: str, handler: Callable[..., Any]
 ) -> tuple[Row, list[Any]]:
     """Run one job of a handler to its end; its row, and the log."""
-    registry = Registry()
-    registry.job("pay", max_attempts=1, **options)(handler)
-    job_id = await insert(connection, "pay")
     with capture_logs() as lines:
-        async with embedded(url, registry):
-            row = await ended(connection, job_id)
+        row = await helpers.run(connection, url, handler, max_attempts=1)
     return row, lines

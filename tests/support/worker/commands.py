@@ -31,7 +31,7 @@ def type_command(environment: dict[str, str], *arguments: str) -> Answer:
     written = []
     for stream in (output, errors):
         stream.flush()
-        written.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]
+        written.append(stream.buffer.getvalue().decode())
     return Answer(code, *written)
 
 

@@ -125,17 +125,25 @@ def pgwake_program(database: str, tmp_path: Path) -> Pgwake:
 
 
 @pytest.fixture
-def pgwake(database: str, pgwake_program: Pgwake) -> Pgwake:
-    """The same in this process, one at a time, but for what starts or serves others."""
+def typed(database: str) -> Pgwake:
+    """The same in this process, one at a time: an interpreter starts slowly."""
     turn = asyncio.Lock()
 
-    async def run(command: str, *arguments: str, **variables: str) -> Answer:
-        if command in {"run", "serve", "bench", "chaos"}:
-            return await pgwake_program(command, *arguments, **variables)
+    async def run(*arguments: str, **variables: str) -> Answer:
         environment = clean_environment({"PGWAKE_DATABASE_URL": database, **variables})
         async with turn:
-            return await asyncio.to_thread(
-                type_command, environment, command, *arguments
-            )
+            return await asyncio.to_thread(type_command, environment, *arguments)
+
+    return run
+
+
+@pytest.fixture
+def pgwake(typed: Pgwake, pgwake_program: Pgwake) -> Pgwake:
+    """In this process, but for what starts or serves others."""
+
+    async def run(command: str, *arguments: str, **variables: str) -> Answer:
+        is_program = command in {"run", "serve", "bench", "chaos"}
+        by = pgwake_program if is_program else typed
+        return await by(command, *arguments, **variables)
 
     return run

@@ -1,7 +1,9 @@
 """What the tests of the worker share: worker processes, diaries, waits for jobs."""
 
 import asyncio
+import json
 import time
+from collections.abc import Callable
 from http.client import HTTPConnection
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,7 +13,7 @@ from prometheus_client.samples import Sample
 
 from pgwake import Registry, Settings, Worker
 from support import Connection, wait_for
-from support.sql.helpers import job
+from support.sql.helpers import insert, job
 
 Row: TypeAlias = dict[str, Any]
 
@@ -45,6 +47,57 @@ def quick(queue: str = "default") -> Registry:
     async def quick() -> None: ...
 
     return registry
+
+
+def waiting(kind: str = "wait", **options: Any) -> tuple[Registry, asyncio.Event]:
+    """A registry with one handler, and what that waits for; its result is "done"."""
+    registry = Registry()
+    go = asyncio.Event()
+
+    @registry.job(kind, **options)
+    async def wait() -> str:
+        await go.wait()
+        return "done"
+
+    return registry, go
+
+
+async def insert_some(
+    connection: Connection, kind: str, count: int, **payload: Any
+) -> None:
+    """Insert so many jobs that are alike, in one statement."""
+    await connection.execute(
+        "insert into pgwake.jobs (kind, payload) select $1, $2::text::jsonb"
+        " from generate_series(1, $3::int)",
+        kind,
+        json.dumps(payload),
+        count,
+    )
+
+
+async def run(
+    connection: Connection,
+    url: str,
+    handler: Callable[..., Any],
+    columns: Row | None = None,
+    settings: Row | None = None,
+    **options: Any,
+) -> Row:
+    """Run one job of a handler to its end; its row.
+
+    Args:
+        connection: To insert it, and to look at it.
+        url: The worker's database.
+        handler: The kind is its name.
+        columns: Of the job.
+        settings: Of the worker.
+        options: Of the handler.
+    """
+    registry = Registry()
+    registry.job(handler.__name__, **options)(handler)
+    job_id = await insert(connection, handler.__name__, **(columns or {}))
+    async with embedded(url, registry, **(settings or {})):
+        return await ended(connection, job_id)
 
 
 async def ended(connection: Connection, job_id: int, within: float = PATIENCE) -> Row:
@@ -148,19 +201,20 @@ def wakeups(worker: Worker, **labels: str) -> float:
     return Samples(worker.metrics.render()).total("pgwake_wakeups", **labels)
 
 
-async def asleep(worker: Worker, queue: str = "default") -> None:
-    """Wait until a worker has the bell, has looked for the last time, and sleeps.
+async def asleep(worker: Worker, *queues: str) -> None:
+    """Wait until a worker has the bells of its queues, has looked, and sleeps.
 
     It looks when it has started, when its listener is up, when it has the bell, and
     when it has asked who writes; some of these fall together.
     """
     seen: list[float] = []
 
-    async def has_looked() -> bool:
+    def has_looked() -> bool:
         lifeline = worker._lifeline
-        if lifeline is None or not lifeline._listener._bells[queue].is_quiet:
+        bells = lifeline._listener._bells if lifeline else {}
+        if not bells or not all(bells[q].is_quiet for q in queues or ("default",)):
             return False
-        seen.append(wakeups(worker, queue=queue))
+        seen.append(wakeups(worker))
         return len(seen) > 10 and len(set(seen[-10:])) == 1
 
     await wait_for(has_looked)

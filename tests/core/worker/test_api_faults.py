@@ -37,13 +37,13 @@ async def waiting_sessions(connection: Connection) -> int:
 
 @pytest.mark.timeout(90)
 async def test_without_the_database_answers_are_503_until_it_is_back(
-    own_server: EmbeddedServer, own_database: str
+    spare_server: EmbeddedServer, spare_database: str
 ) -> None:
-    async with serving(own_database, query_timeout=2) as api:
+    async with serving(spare_database, query_timeout=2) as api:
         pushed = await api.post("/queues/q/push", json={"kind": "a"})
         assert pushed.json()["ids"] == [1]
         await asyncio.gather(*(api.get(path) for path in READS))
-        await asyncio.to_thread(own_server._halt, "immediate")
+        await asyncio.to_thread(spare_server._halt, "immediate")
         for path in READS:
             found = await api.get(path)
             problem(found, 503, detail="the database does not answer")
@@ -52,7 +52,7 @@ async def test_without_the_database_answers_are_503_until_it_is_back(
         problem(await api.get("/api/jobs?limit=0"), 422)
         assert (await api.get("/api/queue/history")).status_code == 200
         assert (await api.get("/metrics")).status_code == 200
-        await asyncio.to_thread(own_server._launch)
+        await asyncio.to_thread(spare_server._launch)
         for path in READS:
             assert (await api.get(path)).status_code == 200
         assert (await api.post("/queues/q/push", json={"kind": "a"})).status_code == 201
@@ -60,12 +60,12 @@ async def test_without_the_database_answers_are_503_until_it_is_back(
 
 @pytest.mark.timeout(60)
 async def test_a_restart_between_two_requests_is_not_noticed(
-    own_server: EmbeddedServer, own_database: str
+    spare_server: EmbeddedServer, spare_database: str
 ) -> None:
-    async with serving(own_database) as api:
+    async with serving(spare_database) as api:
         for mode in ("fast", "immediate"):
             await asyncio.gather(*(api.get(path) for path in READS))
-            await asyncio.to_thread(own_server.restart, mode)
+            await asyncio.to_thread(spare_server.restart, mode)
             found = await asyncio.gather(
                 api.get("/api/workers"),
                 api.get("/api/jobs"),

@@ -12,16 +12,10 @@ import pytest
 from pgwake import Registry
 from support import Connection, free_port, wait_for
 from support.sql.helpers import call, insert, set_queue
-from support.worker.helpers import (
-    Samples,
-    all_ended,
-    embedded,
-    ended,
-    fetch,
-    insert_some,
-    quick,
-)
+from support.worker.helpers import all_ended, embedded, ended, insert_some
+from support.worker.metrics import Samples, fetch
 from support.worker.processes import Diary, StartProcess, gone
+from support.worker.registries import quick
 
 QUEUES = "default:5,fragile:5"
 

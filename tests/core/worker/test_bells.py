@@ -12,20 +12,17 @@ from pgwake.engine.lifeline.notify_lock import Bell, Role, Wish
 from support import Connect, Connection, wait_for
 from support.sql.helpers import call, insert, job
 from support.worker.helpers import (
-    Samples,
     all_ended,
     asleep,
     embedded,
     ended,
-    gauge,
     in_status,
     insert_some,
-    quick,
     session_on_duty,
-    waiting,
-    wakeups,
 )
+from support.worker.metrics import Samples, gauge, wakeups
 from support.worker.processes import Diary, StartProcess
+from support.worker.registries import quick, waiting
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -89,10 +86,7 @@ async def test_a_worker_without_room_passes_the_bell_though_it_was_not_full(
 ) -> None:
     """It has claimed ahead at the rate of quick jobs when a slow one takes its slot."""
     registry, go = waiting("hold")
-
-    @registry.job("quick")
-    async def quick() -> None: ...
-
+    registry.job("quick")(lambda: None)
     async with (
         embedded(database, registry, queues=("default:1",)) as first,
         embedded(database, registry, queues=("default:1",)) as second,
@@ -199,38 +193,22 @@ async def bell_holder(connection: Connection) -> int:
     return int(row["application_name"].split(":")[2])
 
 
-async def test_a_job_inserted_before_the_bell_was_taken_is_found_at_its_commit(
-    connection: Connection, connect: Connect, database: str
+@pytest.mark.parametrize("what", ["insert", "lock"])
+async def test_a_job_that_an_open_transaction_hides_is_come_back_for_at_its_end(
+    connection: Connection, connect: Connect, database: str, what: str
 ) -> None:
-    producer = await connect()
-    await producer.execute("begin")
-    job_id = await insert(producer, "quick")  # nobody has the bell: it will be silent
-    async with embedded(database, quick()) as worker:
-        await bell_taken(worker)
-        await asyncio.sleep(0.3)
-        await producer.execute("commit")
-        row = await ended(connection, job_id, within=10)
-        assert wakeups(worker, cause="poll") == 0
-
-    assert row["status"] == "completed"
-
-
-async def bell_taken(worker: Worker) -> None:
-    await wait_for(lambda: gauge(worker, "bell_held") == 1)
-
-
-async def test_a_job_that_somebody_had_locked_is_come_back_for(
-    connection: Connection, connect: Connect, database: str
-) -> None:
-    job_id = await insert(connection, "quick")
     other = await connect()
+    job_id = 0 if what == "insert" else await insert(connection, "quick")
     await other.execute("begin")
-    await call(other, "cancel_job", job_id=job_id)
+    if what == "insert":
+        job_id = await insert(other, "quick")  # nobody has the bell: it will be silent
+    else:
+        await call(other, "cancel_job", job_id=job_id)
     async with embedded(database, quick()) as worker:
-        await bell_taken(worker)
+        await wait_for(lambda: gauge(worker, "bell_held") == 1)
         await asyncio.sleep(0.3)
-        await other.execute("rollback")
-        row = await ended(connection, job_id, within=10)
+        await other.execute("commit" if what == "insert" else "rollback")
+        row = await ended(connection, job_id)
         assert wakeups(worker, cause="poll") == 0
 
     assert row["status"] == "completed"

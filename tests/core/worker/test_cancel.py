@@ -11,14 +11,8 @@ import pytest
 from pgwake import Job, Registry, Snooze
 from support import Connection
 from support.sql.helpers import call, insert
-from support.worker.helpers import (
-    Samples,
-    embedded,
-    ended,
-    in_status,
-    reasons,
-    waiting,
-)
+from support.worker.helpers import embedded, ended, in_status, reasons
+from support.worker.metrics import Samples
 from support.worker.processes import Diary, StartProcess
 
 
@@ -90,22 +84,6 @@ async def test_however_a_handler_takes_it_its_job_ends_as_cancelled(
         row = await ended(connection, job_id)
 
     assert (row["status"], row["result"], row["attempt"]) == ("cancelled", None, 1)
-
-
-async def test_other_jobs_do_not_notice_that_one_is_cancelled(
-    connection: Connection, database: str
-) -> None:
-    registry, go = waiting()
-    ids = [await insert(connection, "wait") for _ in range(3)]
-    async with embedded(database, registry, lease=1):
-        for job_id in ids:
-            await in_status(connection, job_id, "running")
-        await call(connection, "cancel_job", job_id=ids[1])
-        assert (await ended(connection, ids[1]))["status"] == "cancelled"
-        go.set()
-        rows = [await ended(connection, job_id) for job_id in (ids[0], ids[2])]
-
-    assert [row["status"] for row in rows] == ["completed", "completed"]
 
 
 async def test_a_job_that_holds_on_after_its_cancellation_loses_its_process(

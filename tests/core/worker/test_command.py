@@ -57,32 +57,21 @@ async def pid_in(path: Path) -> int:
 async def test_a_command_gets_the_payload_and_its_output_is_the_result(
     start_worker: StartProcess, connection: Connection
 ) -> None:
-    await worker(
-        start_worker, "cat", "echo done", "true", "printf 42", "printf '{oops'"
-    )
+    outputs = "cat", "echo done", "true", "printf 42", "printf '{oops'"
+    words = "echo '$HOME;' \"a  b\" * | cat", "sh -c 'echo $((1+1))'"  # no shell's
+    await worker(start_worker, *outputs, *words)
     payload = {
         "text": "a'; touch /tmp/x; $(id) `id` \"\r\n",
         "exact": 12345678901234567890123,
         "self": 1,
     }
-    jobs = [await insert(connection, "a", payload=payload)]
-    jobs += [await insert(connection, kind, payload=payload) for kind in "bcde"]
+    jobs = [await insert(connection, kind, payload=payload) for kind in "abcdefg"]
     rows = [await ended(connection, job_id) for job_id in jobs]
 
-    assert [row["status"] for row in rows] == ["completed"] * 5
-    assert [row["result"] for row in rows] == [payload, "done\n", None, 42, "{oops"]
-
-
-async def test_words_are_no_shells(
-    start_worker: StartProcess, connection: Connection
-) -> None:
-    await worker(
-        start_worker, "echo '$HOME;' \"a  b\" * | cat", "sh -c 'echo $((1+1))'"
-    )
-    first, second = [await insert(connection, kind) for kind in "ab"]
-
-    assert (await ended(connection, first))["result"] == "$HOME; a  b * | cat\n"
-    assert (await ended(connection, second))["result"] == 2
+    assert {row["status"] for row in rows} == {"completed"}
+    results = [row["result"] for row in rows]
+    assert results[:5] == [payload, "done\n", None, 42, "{oops"]
+    assert results[5:] == ["$HOME; a  b * | cat\n", 2]
 
 
 async def test_what_is_known_of_the_job_is_in_the_environment(
@@ -132,35 +121,22 @@ async def test_the_workers_secrets_are_not_in_it_unless_asked_for(
     assert row["result"] == database
 
 
-@pytest.mark.parametrize("code", [1, 2, 75, 126, 255])
-async def test_most_exit_codes_fail_the_attempt(
-    start_worker: StartProcess, connection: Connection, code: int
-) -> None:
-    await set_queue(connection, backoff_base=timedelta(0))
-    await worker(start_worker, f"sh -c 'echo first >&2; echo ouch >&2; exit {code}'")
-    row = await ended(connection, await insert(connection, "a", max_attempts=2))
-
-    assert (row["status"], reasons(row)) == ("failed", ["failed", "failed"])
-    assert row["errors"][0]["message"] == f"exit code {code}: first\nouch"
-
-
-@pytest.mark.parametrize("code", [64, 65])
-async def test_exit_codes_for_bad_input_mean_a_dead_letter(
-    start_worker: StartProcess, connection: Connection, code: int
-) -> None:
-    await worker(start_worker, f"sh -c 'exit {code}'")
-    row = await ended(connection, await insert(connection, "a"))
-
-    assert (row["status"], reasons(row)) == ("failed", ["discarded"])
-    assert row["errors"][0]["message"] == f"exit code {code}"
-
-
-async def test_a_command_that_a_signal_ends_has_failed(
+async def test_exit_codes_fail_the_attempt_and_those_for_bad_input_end_the_job(
     start_worker: StartProcess, connection: Connection
 ) -> None:
-    await worker(start_worker, "sh -c 'kill -SEGV $$'")
-    row = await ended(connection, await insert(connection, "a", max_attempts=1))
-    assert row["errors"][0]["message"] == "killed by SIGSEGV"
+    await set_queue(connection, backoff_base=timedelta(0))
+    bad, discarded = (1, 2, 75, 126, 255), (64, 65)
+    said = "echo first >&2; echo ouch >&2"
+    commands = [f"sh -c '{said}; exit {code}'" for code in (*bad, *discarded)]
+    await worker(start_worker, *commands, "sh -c 'kill -SEGV $$'")
+    ids = [await insert(connection, kind, max_attempts=2) for kind in "abcdefgh"]
+    *rows, segfault = [await ended(connection, job_id) for job_id in ids]
+
+    for row, code in zip(rows, (*bad, *discarded), strict=True):
+        why = ["discarded"] if code in discarded else ["failed", "failed"]
+        assert (row["status"], reasons(row)) == ("failed", why)
+        assert row["errors"][0]["message"] == f"exit code {code}: first\nouch"
+    assert segfault["errors"][0]["message"] == "killed by SIGSEGV"
 
 
 async def test_a_program_that_has_gone_fails_the_attempt(
@@ -176,32 +152,26 @@ async def test_a_program_that_has_gone_fails_the_attempt(
 
 
 @pytest.mark.usefixtures("loop")
-async def test_a_command_need_not_read_its_payload(
-    start_worker: StartProcess, connection: Connection
-) -> None:
-    await worker(start_worker, "true", "sh -c 'exec <&-; sleep 0.1; echo 1'", "wc -c")
-    large = {"text": "x" * 900_000}
-    jobs = [await insert(connection, kind, payload=large) for kind in "abc"]
-    rows = [await ended(connection, job_id) for job_id in jobs]
-
-    assert [row["status"] for row in rows] == ["completed"] * 3
-    assert rows[2]["result"] == len(json.dumps(large))
-
-
-@pytest.mark.usefixtures("loop")
-async def test_output_without_measure_is_received_and_cut(
+async def test_payloads_need_not_be_read_and_output_without_measure_is_cut(
     start_worker: StartProcess, connection: Connection
 ) -> None:
     await worker(
         start_worker,
+        *("true", "sh -c 'exec <&-; sleep 0.1; echo 1'", "wc -c"),
         "head -c 100000000 /dev/zero",
         "sh -c 'head -c 10000000 /dev/zero | tr \"\\\\0\" e >&2; echo end >&2; exit 1'",
     )
-    row = await ended(connection, await insert(connection, "a"))
+    large = {"text": "x" * 900_000}
+    jobs = [await insert(connection, kind, payload=large) for kind in "abc"]
+    rows = [await ended(connection, job_id) for job_id in jobs]
+    assert [row["status"] for row in rows] == ["completed"] * 3
+    assert rows[2]["result"] == len(json.dumps(large))
+
+    row = await ended(connection, await insert(connection, "d"))
     assert row["status"] == "completed"
     # Three bytes each: a zero can't be stored.
     assert len(json.dumps(row["result"], ensure_ascii=False).encode()) > 2**20 - 10
-    row = await ended(connection, await insert(connection, "b", max_attempts=1))
+    row = await ended(connection, await insert(connection, "e", max_attempts=1))
     assert row["errors"][0]["message"].endswith("eeeend")
     assert len(row["errors"][0]["message"]) < 2000
 
@@ -251,28 +221,21 @@ async def test_a_command_over_its_time_limit_is_told_then_killed_with_its_childr
     assert process.log("process died") == []
 
 
-async def test_a_cancelled_command_is_ended(
+async def test_a_command_that_is_cancelled_or_whose_lease_is_lost_is_ended(
     start_worker: StartProcess, connection: Connection, tmp_path: Path
 ) -> None:
-    process = await worker(start_worker, DEAF.format(tmp_path))
-    job_id = await insert(connection, "a")
-    child = await pid_in(tmp_path / "pid")
-    await call(connection, "cancel_job", job_id=job_id)
+    (tmp_path / "nap").mkdir()
+    commands = DEAF.format(tmp_path), NAP.format(tmp_path / "nap")
+    process = await worker(start_worker, *commands, lease=2)
+    deaf, nap = [await insert(connection, kind) for kind in "ab"]
+    children = [await pid_in(tmp_path / "pid"), await pid_in(tmp_path / "nap" / "pid")]
+    await call(connection, "cancel_job", job_id=deaf)
+    await call(connection, "force_complete_job", job_id=nap, reason="by hand")
 
-    assert (await ended(connection, job_id))["status"] == "cancelled"
-    await gone(child)
+    assert (await ended(connection, deaf))["status"] == "cancelled"
+    for child in children:
+        await gone(child)
     assert process.log("process died") == []
-
-
-async def test_a_lost_lease_ends_the_command(
-    start_worker: StartProcess, connection: Connection, tmp_path: Path
-) -> None:
-    await worker(start_worker, NAP.format(tmp_path), lease=1)
-    job_id = await insert(connection, "a")
-    child = await pid_in(tmp_path / "pid")
-    await call(connection, "force_complete_job", job_id=job_id, reason="by hand")
-
-    await gone(child)
 
 
 async def test_a_stop_gives_the_job_back_and_leaves_no_process(
@@ -302,12 +265,12 @@ async def test_the_command_of_a_worker_that_is_killed_is_killed_too(
 
 
 def wardens(pid: int) -> list[int]:
-    """The warden of a worker: a child that runs warden.py."""
+    """The warden of a worker: a child that runs orphan_killer.py."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [
         int(child)
         for child in children
-        if "warden.py" in Path(f"/proc/{child}/cmdline").read_text()
+        if "orphan_killer.py" in Path(f"/proc/{child}/cmdline").read_text()
     ]
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 from pgwake import __version__
 from pgwake.cli.main import COMMANDS
@@ -10,7 +9,7 @@ from pgwake.version import SCHEMA_VERSION
 from support import Connection
 from support.sql import release
 from support.sql.helpers import insert, job
-from support.worker.processes import Pgwake, StartProcess
+from support.worker.processes import Pgwake
 
 
 async def test_the_version_is_that_of_the_package(pgwake: Pgwake) -> None:
@@ -126,15 +125,3 @@ async def test_a_database_that_can_not_be_reached_is_told_in_one_line(
     assert answer.errors.count("\n") == 1
     assert "the database can't be reached" in answer.errors
     assert "secret" not in answer.errors
-
-
-async def test_the_password_is_in_no_ones_list_of_processes(
-    database: str, start_worker: StartProcess
-) -> None:
-    worker = await start_worker()
-    assert "owner@" in database
-    for pid in (worker.pid, *worker.children):
-        # Read like any other user may.
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()  # noqa: ASYNC240
-        assert b"pgwake" in command
-        assert b"owner@" not in command

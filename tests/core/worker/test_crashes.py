@@ -10,7 +10,8 @@ import pytest
 from pgwake.names import new_worker_name
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert
-from support.worker.helpers import Samples, all_ended, ended, fetch, in_status, reasons
+from support.worker.helpers import all_ended, ended, in_status, reasons
+from support.worker.metrics import Samples, fetch
 from support.worker.processes import Diary, StartProcess, gone
 
 
@@ -19,10 +20,13 @@ async def test_a_job_that_always_kills_its_process_is_failed_with_the_workers_na
     connection: Connection, start_worker: StartProcess, diary: Diary
 ) -> None:
     await start_worker("--queue", "default:5")
-    poison = await insert(connection, "die", priority=1)
+    poison = await insert(connection, "die", priority=1, concurrency_key="k")
     others = [
         await insert(connection, "nap", payload={"seconds": 0.3}) for _ in range(20)
     ]
+    # Its key goes on with the next when it has failed, without a poll.
+    keyed = {"payload": {"seconds": 0}, "concurrency_key": "k"}
+    others += [await insert(connection, "nap", **keyed) for _ in range(5)]
     row = await ended(connection, poison, within=60)
     await all_ended(connection)
 
@@ -100,22 +104,20 @@ async def test_an_embedded_worker_runs_suspects_when_nothing_else_runs(
     assert order.index((neighbour, "end")) < order.index((suspect, "start"))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
 async def test_crashes_are_counted_where_metrics_are_read(
-    connection: Connection, start_worker: StartProcess, tmp_path: Path, processes: int
+    connection: Connection, start_worker: StartProcess, tmp_path: Path
 ) -> None:
     port = free_port()
-    worker = await start_worker(processes=processes, http_port=port)
+    worker = await start_worker(http_port=port)
     mark = str(tmp_path / "mark")
-    job_id = await insert(connection, "die once", payload={"mark": mark})
-    await ended(connection, job_id)
-    await worker.started(processes + 1)  # the one that died has been replaced
+    await ended(
+        connection, await insert(connection, "die once", payload={"mark": mark})
+    )
+    await worker.started(2)  # the one that died has been replaced
 
     async def is_counted_once() -> bool:
-        pages = [await fetch(port + n, "/metrics") for n in range(processes)]
-        labels = {"queue": "default", "kind": "die once"}
-        name = "pgwake_jobs_crashed"
-        return sum(Samples(page.text).total(name, **labels) for page in pages) == 1
+        page = Samples((await fetch(port, "/metrics")).text)
+        return page.total("pgwake_jobs_crashed", kind="die once") == 1
 
     await wait_for(is_counted_once)
 
@@ -155,22 +157,3 @@ async def test_a_crash_loop_of_the_process_itself_is_slowed_down(
 
 def test_worker_names_are_never_used_twice() -> None:
     assert len({new_worker_name() for _ in range(1000)}) == 1000
-
-
-@pytest.mark.timeout(90)
-async def test_a_key_whose_job_kills_its_process_goes_on_with_the_next(
-    connection: Connection, start_worker: StartProcess
-) -> None:
-    await start_worker("--queue", "default:5", poll_interval=3600)
-    poison = await insert(connection, "die", concurrency_key="k")
-    others = [
-        await insert(connection, "nap", payload={"seconds": 0}, concurrency_key="k")
-        for _ in range(5)
-    ]
-    row = await ended(connection, poison, within=60)
-    await all_ended(connection)
-
-    assert (row["status"], row["crash_count"]) == ("failed", 5)
-    for job_id in others:
-        row = await ended(connection, job_id)
-        assert (row["status"], row["attempt"]) == ("completed", 1)

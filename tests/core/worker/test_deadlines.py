@@ -18,7 +18,9 @@ from pgwake.database.session import Session
 from support import Connection, wait_for
 from support.relay import Relay
 from support.sql.helpers import insert, job
-from support.worker.helpers import embedded, ended, gauge, in_status, quick, sessions
+from support.worker.helpers import embedded, ended, in_status, sessions
+from support.worker.metrics import gauge
+from support.worker.registries import quick
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -84,7 +86,7 @@ def stopped(server: EmbeddedServer) -> Iterator[None]:
 
 
 async def test_a_server_that_stands_still_is_waited_for(
-    own_server: EmbeddedServer, own_database: str
+    spare_server: EmbeddedServer, spare_database: str
 ) -> None:
     registry = quick()
     go = asyncio.Event()
@@ -93,11 +95,11 @@ async def test_a_server_that_stands_still_is_waited_for(
     async def wait() -> None:
         await go.wait()
 
-    async with embedded(own_database, registry, query_timeout=1) as worker:  # noqa: SIM117
-        async with connected(own_database) as connection:
+    async with embedded(spare_database, registry, query_timeout=1) as worker:  # noqa: SIM117
+        async with connected(spare_database) as connection:
             job_id = await insert(connection, "wait")
             await in_status(connection, job_id, "running")
-            with stopped(own_server):
+            with stopped(spare_server):
                 go.set()
                 await asyncio.sleep(2)  # longer than a time-out
             row = await ended(connection, job_id)

@@ -5,7 +5,9 @@ The poll is an hour away, so only a wake-up, a timer or the upkeep can start a j
 
 from support import Connection
 from support.sql.helpers import call, insert, job, set_queue
-from support.worker.helpers import all_ended, asleep, embedded, quick, wakeups
+from support.worker.helpers import all_ended, asleep, embedded
+from support.worker.metrics import wakeups
+from support.worker.registries import quick
 
 
 async def test_a_chain_and_a_fan_in_run_in_order_without_a_poll(

@@ -9,9 +9,6 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import asyncpg
-import pytest
-
 from pgwake import Job, Queue, Registry
 from support import CHECKOUT, Connection
 from support.sql.helpers import call, insert
@@ -123,19 +120,6 @@ async def test_no_object_is_made_of_what_a_row_holds(
     for command in (("show", str(joined)), ("show", str(failed)), ("failed",)):
         assert (await pgwake(*command)).code == 0
     assert not (tmp_path / "mark").exists()
-
-
-async def test_a_row_that_is_a_pickle_is_refused_as_no_json(
-    connection: Connection,
-) -> None:
-    evil = pickle.dumps(Evil("touch mark"), 0).decode()
-    for column in ("payload", "metadata", "result", "progress", "errors"):
-        with pytest.raises(asyncpg.InvalidTextRepresentationError):
-            await connection.execute(
-                f"insert into pgwake.jobs (kind, {column})"
-                " values ('x', $1::text::jsonb)",
-                evil,
-            )
 
 
 def _imports(tree: ast.AST) -> set[str]:

@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import socket
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -26,14 +26,11 @@ from support import Connect, Connection, free_port, wait_for
 from support.sql import release
 from support.sql.helpers import set_queue
 from support.tools import need
-from support.worker.helpers import (
-    Samples,
-    embedded,
-    quick,
-    settings,
-)
+from support.worker.helpers import embedded, settings
+from support.worker.metrics import Samples
 from support.worker.pgbouncer import pgbouncer
 from support.worker.processes import Pgwake, clean_environment
+from support.worker.registries import quick
 
 __all__ = ["empty_database"]
 
@@ -72,28 +69,10 @@ async def finding(url: str, check: str, **changes: Any) -> Finding:
     return found
 
 
-class Typed(Protocol):
-    """Types `pgwake doctor` with arguments; its exit code, and what it prints."""
-
-    async def __call__(self, *arguments: str) -> tuple[int, str]: ...
-
-
 @pytest.fixture
-def typed(
-    healthy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Typed:
-    """Run the command in this process: an interpreter takes its time to start."""
-    monkeypatch.setenv("PGWAKE_DATABASE_URL", healthy)
-
-    async def run(*arguments: str) -> tuple[int, str]:
-        code = await asyncio.to_thread(
-            application("doctor"), ["doctor", *arguments], standalone_mode=False
-        )
-        output, errors = capsys.readouterr()
-        assert errors == ""
-        return code or 0, output
-
-    return run
+def doctor(healthy: str, pgwake: Pgwake) -> Pgwake:
+    """Type `pgwake doctor` with arguments, of the healthy database."""
+    return functools.partial(pgwake, "doctor", PGWAKE_DATABASE_URL=healthy)
 
 
 def parsed(output: str) -> list[dict[str, Any]]:
@@ -102,22 +81,22 @@ def parsed(output: str) -> list[dict[str, Any]]:
 
 
 async def test_of_a_healthy_database_it_says_that_nothing_was_found(
-    typed: Typed,
+    doctor: Pgwake,
 ) -> None:
-    code, output = await typed()
+    code, output, _ = await doctor()
 
     assert code == 0
     assert output.startswith("nothing found: 11 checks in ")
 
 
 async def test_it_exits_by_the_worst_that_it_finds(
-    typed: Typed, connection: Connection, healthy: str
+    doctor: Pgwake, connection: Connection, healthy: str
 ) -> None:
     await connection.execute(
         "insert into pgwake.jobs (queue, kind, status, finished_at)"
         " select 'letters', 'x', 'failed', now() from generate_series(1, 10001)"
     )
-    code, output = await typed("--json")
+    code, output, _ = await doctor("--json")
     (notice,) = parsed(output)
     assert code == 0
     assert notice["check"] == "dead_letters"
@@ -127,7 +106,7 @@ async def test_it_exits_by_the_worst_that_it_finds(
     }
 
     await set_queue(connection, "\x1b[31m\n[red]", **POLICY)
-    code, output = await typed("--database-url", healthy)
+    code, output, _ = await doctor("--database-url", healthy)
     assert code == 3
     assert "\x1b" not in output
     assert "warning policy \ufffd[31m\ufffd[red]: " in output
@@ -137,7 +116,7 @@ async def test_it_exits_by_the_worst_that_it_finds(
     await connection.execute(
         "alter table pgwake.jobs disable trigger jobs_after_insert"
     )
-    code, output = await typed("--json")
+    code, output, _ = await doctor("--json")
     assert code == 4
     assert "\x1b" not in output
     assert [row["severity"] for row in parsed(output)] == [
@@ -251,13 +230,6 @@ async def test_a_schema_that_is_missing_or_old_is_found_until_it_is_installed(
     await install(empty_database)
 
     assert await examined(empty_database) == []
-
-
-@pytest.fixture
-def transaction_pooler(database: str) -> Iterator[str]:
-    """The URL of the test's database through a pooler that lends transactions."""
-    with pgbouncer(database, "transaction") as url:
-        yield url
 
 
 async def test_a_pooler_that_can_not_listen_is_found(

@@ -14,12 +14,12 @@ from support.worker.helpers import (
     all_ended,
     embedded,
     ended,
-    fetch,
     insert_some,
-    quick,
     sessions,
     settings,
 )
+from support.worker.metrics import fetch
+from support.worker.registries import quick
 
 
 async def left_nothing(connection: Connection) -> None:

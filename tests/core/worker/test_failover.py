@@ -15,7 +15,8 @@ from support import OWNER, Connect, Connection, database_url, free_port, wait_fo
 from support.sql.helpers import call, insert
 from support.standby import follow, promote, standby_of
 from support.worker.api import TOKEN, client
-from support.worker.helpers import embedded, ended, gauge, in_status, sessions
+from support.worker.helpers import embedded, ended, in_status, sessions
+from support.worker.metrics import gauge
 from support.worker.processes import Pgwake
 
 pytestmark = pytest.mark.timeout(60)

@@ -16,8 +16,10 @@ from pgwake.database.install import install
 from pgwake.errors import ConfigurationError
 from support import Connect, Connection, free_port, wait_for
 from support.sql.helpers import insert, status
-from support.worker.helpers import embedded, ended, fetch, in_status, quick, settings
+from support.worker.helpers import embedded, ended, in_status, settings
+from support.worker.metrics import fetch
 from support.worker.processes import StartProcess
+from support.worker.registries import quick
 
 PRODUCTION = "update pgwake.installation set environment = 'production'"
 

@@ -1,6 +1,7 @@
 """Whatever a handler raises or swallows, its worker lives on and tells the truth."""
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError as FutureCancelledError
@@ -11,13 +12,7 @@ import pytest
 from pgwake import Job, Registry, Snooze, Worker
 from support import Connection
 from support.sql.helpers import insert
-from support.worker.helpers import (
-    embedded,
-    ended,
-    in_status,
-    reasons,
-    run,
-)
+from support.worker.helpers import embedded, ended, in_status, reasons, run
 
 RAISED: list[BaseException] = [
     ValueError("plain"),
@@ -141,19 +136,17 @@ async def test_a_handler_that_cancels_its_own_task_leaves_nothing_to_the_next(
     assert (row["status"], row["result"]) == ("completed", 0)
 
 
+async def swallow() -> str:
+    with contextlib.suppress(BaseException):
+        await asyncio.sleep(3600)
+    return "ok"
+
+
 async def test_a_handler_that_swallows_its_time_out_is_not_done(
     connection: Connection, database: str
 ) -> None:
     registry = Registry()
-
-    @registry.job("swallow", timeout=0.1, max_attempts=1)
-    async def swallow() -> str:
-        try:
-            await asyncio.sleep(3600)
-        except BaseException:  # noqa: BLE001, that is the point
-            return "ok"
-        return "slept"
-
+    registry.job("swallow", timeout=0.1, max_attempts=1)(swallow)
     job_id = await insert(connection, "swallow")
     async with embedded(database, registry) as worker:
         row = await ended(connection, job_id)
@@ -166,17 +159,12 @@ async def test_a_handler_that_swallows_its_time_out_is_not_done(
 async def test_a_handler_that_swallows_the_shutdown_is_given_back(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-    begun = asyncio.Event()
+    registry, begun = Registry(), asyncio.Event()
 
     @registry.job("swallow")
-    async def swallow() -> str:
+    async def swallow_it() -> str:
         begun.set()
-        try:
-            await asyncio.sleep(3600)
-        except BaseException:  # noqa: BLE001, that is the point
-            return "ok"
-        return "slept"
+        return await swallow()
 
     job_id = await insert(connection, "swallow")
     async with embedded(database, registry, grace=0):

@@ -13,7 +13,9 @@ from pgwake.database.embedded import EmbeddedServer
 from support import Connect, Connection, free_port
 from support.relay import Relay
 from support.sql.helpers import insert
-from support.worker.helpers import embedded, ended, fetch, quick
+from support.worker.helpers import embedded, ended
+from support.worker.metrics import fetch
+from support.worker.registries import quick
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -124,15 +126,15 @@ async def test_who_has_all_slots_busy_or_drains_is_alive(
 
 
 async def test_while_the_database_is_stopped_a_restart_would_not_help(
-    own_server: EmbeddedServer, own_database: str
+    spare_server: EmbeddedServer, spare_database: str
 ) -> None:
     port = free_port()
-    async with impatient(own_database, port):
+    async with impatient(spare_database, port):
         await answers(port, "/readyz", 200)
-        await asyncio.to_thread(own_server._halt, "immediate")
+        await asyncio.to_thread(spare_server._halt, "immediate")
         assert await answers(port, "/readyz", 503) == [NO_ANSWER]
         await stays_alive(port)
-        await asyncio.to_thread(own_server._launch)
+        await asyncio.to_thread(spare_server._launch)
         await answers(port, "/readyz", 200)
 
 

@@ -1,12 +1,17 @@
 """A user's trigger that refuses an end costs its own job alone."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
-from pgwake import Registry
+from structlog.testing import capture_logs
+
+from pgwake import Registry, Worker
 from support import Connection, wait_for
 from support.sql.helpers import call, insert, job, sweep
-from support.worker.helpers import Samples, embedded, ended, in_status, reasons
-from support.worker.processes import StartProcess
+from support.worker.helpers import embedded, ended, in_status, reasons
+from support.worker.metrics import Samples, shown
 
 REFUSE = """
 create table public.refusals (kind text);
@@ -41,11 +46,13 @@ def handlers() -> Registry:
     return registry
 
 
-async def test_a_job_whose_completion_is_refused_is_retried_and_named(
-    database: str, connection: Connection
-) -> None:
+@asynccontextmanager
+async def refusing(
+    connection: Connection, database: str, **columns: Any
+) -> AsyncIterator[tuple[Worker, int]]:
+    """A worker that has been refused the end of a bad job, of no other; its id."""
     await connection.execute(REFUSE)
-    bad = await insert(connection, "bad", max_attempts=20)
+    bad = await insert(connection, "bad", **columns)
     good = [await insert(connection, "good") for _ in range(20)]
     async with embedded(database, handlers()) as worker:
         for job_id in good:
@@ -55,59 +62,49 @@ async def test_a_job_whose_completion_is_refused_is_retried_and_named(
             return "refused" in reasons(await job(connection, bad))
 
         await wait_for(was_refused)
-        await connection.execute("delete from refusals")
-        row = await ended(connection, bad)
-        assert Samples(worker.metrics.render()).total(
-            "pgwake_jobs_retried", kind="bad"
-        ) == len(row["errors"])
+        yield worker, bad
 
+
+async def test_a_job_whose_completion_is_refused_is_retried_and_named(
+    database: str, connection: Connection
+) -> None:
+    with capture_logs() as lines:
+        async with refusing(connection, database, max_attempts=20) as (worker, bad):
+            await connection.execute("delete from refusals")
+            row = await ended(connection, bad)
+            retried = Samples(worker.metrics.render()).total(
+                "pgwake_jobs_retried", kind="bad"
+            )
+
+    assert retried == len(row["errors"])
     assert (row["status"], row["result"]) == ("completed", "done")
     message = row["errors"][0]["message"]
     assert message == "its end is refused: RaiseError: not now, bad (P0001)"
+    line = next(line for line in lines if line["event"] == "end refused")
+    assert (line["job"], line["error"]) == (bad, "RaiseError: not now, bad (P0001)")
 
 
 async def test_a_job_whose_failure_is_refused_is_put_off_and_named(
     database: str, connection: Connection
 ) -> None:
-    await connection.execute(REFUSE)
-    bad = await insert(connection, "bad", payload={"fail": True})
-    good = [await insert(connection, "good") for _ in range(20)]
-    async with embedded(database, handlers()) as worker:
-        for job_id in good:
-            assert (await ended(connection, job_id))["status"] == "completed"
-
-        async def was_refused() -> bool:
-            return "refused" in reasons(await job(connection, bad))
-
-        await wait_for(was_refused)
-        row = await in_status(connection, bad, "pending")
-        assert reasons(row)[:2] == ["failed", "refused"]
-        assert row["attempt"] == 1  # the last one was given back
-        assert row["crash_count"] == 0
-
-        async def is_counted() -> bool:
-            samples = Samples(worker.metrics.render())
-            name = "pgwake_jobs_released"
-            return samples.total(name, kind="bad", reason="refused") > 0
-
-        await wait_for(is_counted)
-        await connection.execute("delete from refusals")
-        row = await ended(connection, bad)
+    failing = {"payload": {"fail": True}}
+    with capture_logs() as lines:
+        async with refusing(connection, database, **failing) as (worker, bad):
+            row = await in_status(connection, bad, "pending")
+            assert reasons(row)[:2] == ["failed", "refused"]
+            assert row["attempt"] == 1  # the last one was given back
+            assert row["crash_count"] == 0
+            refused = {"kind": "bad", "reason": "refused"}
+            await shown(
+                worker, lambda s: s.total("pgwake_jobs_released", **refused) > 0
+            )
+            await connection.execute("delete from refusals")
+            row = await ended(connection, bad)
 
     assert (row["status"], row["attempt"]) == ("failed", 2)
     assert row["errors"][-1]["message"] == "ValueError: broken"
-
-
-async def test_it_is_logged_with_its_id(
-    start_worker: StartProcess, connection: Connection
-) -> None:
-    await connection.execute(REFUSE)
-    await connection.execute("insert into refusals values ('noop')")
-    job_id = await insert(connection, "noop", max_attempts=1)
-    worker = await start_worker()
-    line = await worker.logged("end refused", job=job_id)
-    assert line["error"] == "RaiseError: not now, noop (P0001)"
-    await worker.logged("job released", job=job_id, reason="refused")
+    released = [line for line in lines if line["event"] == "job released"]
+    assert released[0].items() >= {"job": bad, "reason": "refused"}.items()
 
 
 async def test_a_cancelled_job_whose_end_is_refused_is_left_to_the_sweep(

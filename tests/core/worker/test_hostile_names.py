@@ -1,7 +1,5 @@
 """Names that are code somewhere: data everywhere, in SQL, on terminals, in metrics."""
 
-import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -10,11 +8,12 @@ import psycopg
 import pytest
 
 from pgwake import Registry
-from pgwake.cli import main as cli
 from support import Connection, wait_for
 from support.sql.helpers import insert
 from support.worker.api import serving
-from support.worker.helpers import Samples, ended
+from support.worker.helpers import ended
+from support.worker.metrics import Samples
+from support.worker.processes import Pgwake
 
 NAMES = [
     "x'; drop table canary; --",
@@ -52,14 +51,9 @@ def holds(value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [" ".join(NAMES[:3]), NAMES[-1]], ids=["SQL", "ANSI"])
-def test_no_command_is_taken_in_by_a_name(
-    database: str,
-    canary: psycopg.Connection,
-    name: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+async def test_no_command_is_taken_in_by_a_name(
+    canary: psycopg.Connection, name: str, pgwake: Pgwake
 ) -> None:
-    monkeypatch.setenv("PGWAKE_DATABASE_URL", database)
     key = ["--unique-key", name, "--concurrency-key", name]
     commands: list[list[str]] = [
         ["schedule", "add", name, name, "--every", "3600", "--queue", name],
@@ -117,15 +111,12 @@ def test_no_command_is_taken_in_by_a_name(
         {"n": name},
     )
     for command in commands:
-        monkeypatch.setattr(sys, "argv", ["pgwake", *command])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        output, errors = capsys.readouterr()
-        written = output + errors
-        assert exit_.value.code == (75 if command[0] == "drain" else 0), written
+        answer = await pgwake(*command)
+        written = answer.output + answer.errors
+        assert answer.code == (75 if command[0] == "drain" else 0), written
         assert is_printable(written), (command, written)
         if "--json" in command:
-            assert name in holds(json.loads(output)), command
+            assert name in holds(answer.json), command
 
 
 @pytest.mark.usefixtures("canary")

@@ -13,8 +13,10 @@ from pgwake.errors import ConfigurationError
 from pgwake.http.server import bind
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert
-from support.worker.helpers import embedded, ended, fetch, fetch_blocking, quick
+from support.worker.helpers import embedded, ended
+from support.worker.metrics import fetch, fetch_blocking
 from support.worker.processes import Diary, StartProcess
+from support.worker.registries import quick
 
 
 async def answers(port: int, path: str, status: int) -> list[str]:

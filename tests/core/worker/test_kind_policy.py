@@ -1,19 +1,15 @@
 """The policy that decorators declare, and that operators set before it."""
 
-import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from pgwake import ConfigurationError, Registry, Settings
 from support import Connection, wait_for
 from support.sql.helpers import insert, job, set_queue
-from support.worker.helpers import (
-    embedded,
-    ended,
-    quick,
-    reasons,
-)
+from support.worker.helpers import asleep, embedded, ended, reasons
+from support.worker.registries import quick, waiting
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -21,22 +17,12 @@ QUICK = {"backoff_base": 0.001, "backoff_jitter": 0}
 SET = "update pgwake.kinds set {} where name = 'fail'"
 
 
-def failing(**policy: object) -> Registry:
+def failing(**policy: Any) -> Registry:
     registry = Registry()
 
-    @registry.job("fail", **policy)  # type: ignore[arg-type]
+    @registry.job("fail", **policy)
     async def fail() -> None:
         raise ValueError
-
-    return registry
-
-
-def endless(**policy: object) -> Registry:
-    registry = Registry()
-
-    @registry.job("fail", **policy)  # type: ignore[arg-type]
-    async def fail() -> None:
-        await asyncio.Event().wait()
 
     return registry
 
@@ -77,7 +63,7 @@ async def test_a_time_limit_is_the_operators_then_the_decorators_then_the_queues
     queue: float,
 ) -> None:
     await set_queue(connection, timeout=timedelta(seconds=queue))
-    registry = endless(max_attempts=1, timeout=declared)
+    registry, _ = waiting("fail", max_attempts=1, timeout=declared)
     async with embedded(database, registry):
         if operator is not None:
             limit = f"timeout = interval '{operator} s'"
@@ -91,7 +77,8 @@ async def test_a_time_limit_is_the_operators_then_the_decorators_then_the_queues
 async def test_the_decorators_lease_and_priority_hold(
     connection: Connection, database: str
 ) -> None:
-    async with embedded(database, endless(lease=7, priority=3)):
+    registry, _ = waiting("fail", lease=7, priority=3)
+    async with embedded(database, registry, grace=0):
         job_id = await insert(connection, "fail")
 
         async def runs() -> bool:
@@ -121,13 +108,13 @@ def test_a_version_that_is_not_numbers_with_dots_is_refused(version: str) -> Non
         Settings.load(app_version=version)
 
 
-async def test_a_worker_whose_declaration_is_refused_works_all_the_same(
+async def test_a_worker_that_can_not_declare_or_report_itself_works_all_the_same(
     connection: Connection, database: str
 ) -> None:
-    await connection.execute("drop function pgwake.declare_kinds")
-    registry = quick()
-
-    async with embedded(database, registry):
+    for name in ("declare_kinds", "report_worker", "forget_worker"):
+        await connection.execute(f"drop function pgwake.{name}")
+    async with embedded(database, quick()) as worker:
+        await asleep(worker)
         row = await ended(connection, await insert(connection, "quick"))
 
     assert row["status"] == "completed"

@@ -7,7 +7,8 @@ import pytest
 
 from pgwake import Registry
 from support import Connection, wait_for
-from support.worker.helpers import Samples, embedded
+from support.worker.helpers import embedded
+from support.worker.metrics import Samples
 
 JOBS = 10_000
 ARRIVE = """

@@ -8,15 +8,9 @@ import pytest
 from pgwake import Registry
 from support import Connect, Connection, wait_for
 from support.sql.helpers import insert, set_queue
-from support.worker.helpers import (
-    all_ended,
-    embedded,
-    ended,
-    in_status,
-    insert_some,
-    waiting,
-)
+from support.worker.helpers import all_ended, embedded, ended, in_status, insert_some
 from support.worker.processes import Diary, StartProcess
+from support.worker.registries import waiting
 
 
 async def shortest_lease(connection: Connection, seconds: float) -> timedelta:

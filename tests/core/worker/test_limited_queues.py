@@ -3,15 +3,15 @@
 The poll is an hour away, so only a wake-up or a timer can start a job.
 """
 
-import asyncio
 from itertools import pairwise
 
 import pytest
 
-from pgwake import Registry
 from support import Connection
 from support.sql.helpers import insert, set_queue
-from support.worker.helpers import all_ended, asleep, embedded, quick, wakeups
+from support.worker.helpers import all_ended, asleep, embedded, insert_some
+from support.worker.metrics import wakeups
+from support.worker.registries import Crowd, quick
 
 SPANS = """
 select started_at, finished_at from pgwake.jobs_finished order by started_at
@@ -60,32 +60,14 @@ async def test_a_queue_with_max_running_runs_all_its_jobs(
     connection: Connection, database: str
 ) -> None:
     await set_queue(connection, max_running=2)
-    registry = Registry()
-    now, most = 0, 0
-
-    @registry.job("brief")
-    async def brief() -> None:
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(0.002)
-        now -= 1
-
-    async with embedded(database, registry) as one:
+    crowd = Crowd()
+    async with embedded(database, crowd.registry) as one:
         await asleep(one)
-        async with embedded(database, registry):
-            await insert_many_of(connection, "brief", 60)
+        async with embedded(database, crowd.registry):
+            await insert_some(connection, "brief", 60)
             await all_ended(connection)
             assert wakeups(one, cause="poll") == 0
-    assert most == 2
-
-
-async def insert_many_of(connection: Connection, kind: str, count: int) -> None:
-    await connection.execute(
-        "insert into pgwake.jobs (kind) select $1 from generate_series(1, $2::int)",
-        kind,
-        count,
-    )
+    assert crowd.most == 2
 
 
 async def test_a_queue_with_a_rate_runs_its_jobs_on_time(
@@ -94,7 +76,7 @@ async def test_a_queue_with_a_rate_runs_its_jobs_on_time(
     await set_queue(connection, rate_limit=20.0, rate_burst=1)
     async with embedded(database, quick()) as worker:
         await asleep(worker)
-        await insert_many_of(connection, "quick", 20)
+        await insert_some(connection, "quick", 20)
         await all_ended(connection)
         assert wakeups(worker, cause="poll") == 0
         assert wakeups(worker, cause="timer") >= 10
@@ -111,7 +93,7 @@ async def test_only_from_a_queue_with_limits_nothing_is_claimed_ahead(
 ) -> None:
     if is_limited:
         await set_queue(connection, max_running=1000)
-    await insert_many_of(connection, "quick", 2000)
+    await insert_some(connection, "quick", 2000)
     async with embedded(database, quick(), queues="default:2"):
         await all_ended(connection)
     largest = await connection.fetchval(

@@ -13,8 +13,10 @@ from pgwake.database.embedded import EmbeddedServer
 from support import Connect, Connection, create_installed_database, wait_for
 from support.relay import Relay
 from support.sql.helpers import call, insert, refused
-from support.worker.helpers import all_ended, embedded, ended, gauge, quick, sessions
+from support.worker.helpers import all_ended, embedded, ended, sessions
+from support.worker.metrics import gauge
 from support.worker.processes import Diary, StartProcess
+from support.worker.registries import quick
 
 pytestmark = pytest.mark.timeout(60)
 

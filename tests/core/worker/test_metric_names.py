@@ -18,14 +18,9 @@ from support import Connection, free_port, wait_for
 from support.readme import metrics
 from support.sql.helpers import call, insert, set_queue
 from support.tools import need
-from support.worker.helpers import (
-    Samples,
-    embedded,
-    ended,
-    fetch,
-    in_status,
-    waiting,
-)
+from support.worker.helpers import embedded, ended, in_status
+from support.worker.metrics import Samples, fetch
+from support.worker.registries import waiting
 
 # Of prometheus_client; README.md says so.
 OF_THE_PROCESS = re.compile("(process|python)_")
@@ -97,7 +92,9 @@ async def test_each_metric_is_documented_and_each_documented_one_is_there(
     }
 
 
-async def test_names_units_and_texts_are_as_prometheus_wants_them(port: int) -> None:
+async def test_pages_are_as_prometheus_wants_them_and_openmetrics_for_who_asks(
+    port: int,
+) -> None:
     need("promtool")
     promtool = await asyncio.create_subprocess_exec(
         *("promtool", "check", "metrics"),
@@ -112,8 +109,6 @@ async def test_names_units_and_texts_are_as_prometheus_wants_them(port: int) -> 
     for name, _, _, text in metrics():
         assert re.fullmatch(r"[A-Z0-9].*\.", text), name
 
-
-async def test_who_asks_for_openmetrics_gets_it(port: int) -> None:
     def ask(accept: str) -> tuple[str, str]:
         url = f"http://127.0.0.1:{port}/metrics"
         with urlopen(Request(url, headers={"Accept": accept}), timeout=10) as answer:

@@ -1,37 +1,20 @@
 """What /metrics shows after a run."""
 
 import asyncio
-from collections.abc import Callable
+import time
 from datetime import timedelta
 
 import pytest
 
-from pgwake import Registry, Worker
+from pgwake import Registry
 from pgwake.database.statements.upkeep import Crashed
 from pgwake.observe.metrics import Metrics
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert, set_queue
-from support.worker.helpers import (
-    Samples,
-    embedded,
-    ended,
-    fetch,
-    in_status,
-    insert_some,
-    waiting,
-)
+from support.worker.helpers import embedded, ended, in_status, insert_some
+from support.worker.metrics import Samples, fetch, shown
 from support.worker.processes import StartProcess
-
-
-def seen(worker: Worker) -> Samples:
-    return Samples(worker.metrics.render())
-
-
-async def shown(worker: Worker, condition: Callable[[Samples], bool]) -> Samples:
-    """Wait until the metrics show something."""
-
-    await wait_for(lambda: condition(seen(worker)), 15)
-    return seen(worker)
+from support.worker.registries import waiting
 
 
 async def test_a_run_is_counted_by_queue_and_kind(
@@ -79,7 +62,7 @@ async def test_counters_start_at_nothing_whatever_the_table_holds(
     async with embedded(database, registry):
         await ended(connection, await insert(connection, "good"))
     async with embedded(database, registry) as worker:
-        assert seen(worker).total("pgwake_jobs_completed") == 0
+        assert Samples(worker.metrics.render()).total("pgwake_jobs_completed") == 0
 
 
 async def test_slots_show_how_many_there_are_and_how_many_are_busy(
@@ -122,10 +105,7 @@ async def test_the_queues_gauges_fall_back_to_nothing(
 async def test_a_blocked_loop_shows_in_its_lag(
     connection: Connection, database: str
 ) -> None:
-    import time  # noqa: PLC0415
-
     registry = Registry()
-    lags: list[float] = []
 
     @registry.job("block")
     async def block() -> None:
@@ -133,12 +113,7 @@ async def test_a_blocked_loop_shows_in_its_lag(
 
     async with embedded(database, registry) as worker:
         job_id = await insert(connection, "block")
-
-        async def has_lagged() -> bool:
-            lags.append(seen(worker).total("pgwake_loop_lag_seconds"))
-            return lags[-1] > 0.5
-
-        await wait_for(has_lagged, 10)
+        await shown(worker, lambda s: s.total("pgwake_loop_lag_seconds") > 0.5)
         await ended(connection, job_id)
         await shown(worker, lambda s: s.total("pgwake_loop_lag_seconds") < 0.5)
 
@@ -159,7 +134,9 @@ async def test_jobs_given_back_are_counted_by_reason(
         await begun.wait()
     released = {"queue": "default", "kind": "wait", "reason": "shutdown"}
 
-    assert seen(worker).total("pgwake_jobs_released", **released) == 1
+    assert (
+        Samples(worker.metrics.render()).total("pgwake_jobs_released", **released) == 1
+    )
 
 
 async def test_a_worker_process_serves_its_metrics(

@@ -16,16 +16,9 @@ from pgwake.database.install import install
 from support import OWNER, Connect, Connection, database_url
 from support.sql.copies import clone
 from support.sql.helpers import call, claim, insert, insert_many, pair, row_count
-from support.worker.helpers import (
-    Samples,
-    all_ended,
-    asleep,
-    embedded,
-    ended,
-    insert_some,
-    quick,
-    wakeups,
-)
+from support.worker.helpers import all_ended, asleep, embedded, ended, insert_some
+from support.worker.metrics import Samples, wakeups
+from support.worker.registries import quick
 
 __all__ = ["empty_database"]
 

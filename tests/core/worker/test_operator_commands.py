@@ -12,8 +12,10 @@ from rich.console import Console
 from pgwake.cli.output import table
 from support import Connect, Connection, wait_for
 from support.sql.helpers import Row, call, claim, insert, job_in, running
-from support.worker.helpers import asleep, embedded, ended, in_status, quick, wakeups
+from support.worker.helpers import asleep, embedded, ended, in_status
+from support.worker.metrics import wakeups
 from support.worker.processes import Answer, Pgwake, StartProcess
+from support.worker.registries import quick
 
 pytestmark = pytest.mark.timeout(60)  # each command is a process
 
@@ -339,18 +341,6 @@ async def test_a_worker_shows_itself_while_it_is_there(
     process.send(signal.SIGINT)
     await process.exit_code()
     assert await listed() == []
-
-
-async def test_a_worker_that_may_not_report_itself_works_all_the_same(
-    connection: Connection, database: str
-) -> None:
-    await connection.execute(
-        "drop function pgwake.report_worker; drop function pgwake.forget_worker"
-    )
-    async with embedded(database, quick()) as worker:
-        await asleep(worker)
-        row = await ended(connection, await insert(connection, "quick"))
-    assert row["status"] == "completed"
 
 
 async def test_a_timed_pause_ends_under_a_worker_that_sleeps(

@@ -12,14 +12,8 @@ from structlog.testing import capture_logs
 from pgwake import Discard, Registry, Retry, Snooze, Worker
 from support import Connection, wait_for
 from support.sql.helpers import insert, job
-from support.worker.helpers import (
-    Samples,
-    embedded,
-    ended,
-    in_status,
-    reasons,
-    run,
-)
+from support.worker.helpers import embedded, ended, in_status, reasons, run
+from support.worker.metrics import Samples
 
 
 def raising(how: str, make: Callable[[], BaseException]) -> Callable[..., Any]:

@@ -15,8 +15,11 @@ from pgwake import Job, Registry
 from support import Connect, Connection, wait_for
 from support.sql.helpers import call, insert, job
 from support.worker.accounts import create_account, total
-from support.worker.helpers import Row, Samples, embedded, ended, reasons
+from support.worker.helpers import Row, embedded, ended, reasons
+from support.worker.metrics import Samples
 
+PAY = "update account set balance = balance + 1"
+TELL = "select pgwake.enqueue('tell')"
 COMPLETE = "select pgwake.complete_job(%s, %s, %s)"
 COMPLETE_ALCHEMY = sqlalchemy.text(
     "select pgwake.complete_job(:id, :lease, cast(:result as jsonb))"
@@ -31,8 +34,8 @@ async def account(connection: Connection) -> None:
 
 def pay_by_psycopg(url: str, job: Job) -> None:
     with psycopg.connect(url) as connection:
-        connection.execute("update account set balance = balance + 1")
-        connection.execute("select pgwake.enqueue('tell')")
+        connection.execute(PAY)
+        connection.execute(TELL)
         connection.execute(COMPLETE, [job.id, job.lease_id, '{"paid": 1}'])
 
 
@@ -40,8 +43,8 @@ def pay_by_sqlalchemy(url: str, job: Job) -> None:
     url = url.replace("postgresql", "postgresql+psycopg")
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
     with Session(engine) as session, session.begin():
-        session.execute(sqlalchemy.text("update account set balance = balance + 1"))
-        session.execute(sqlalchemy.text("select pgwake.enqueue('tell')"))
+        session.execute(sqlalchemy.text(PAY))
+        session.execute(sqlalchemy.text(TELL))
         arguments = {"id": job.id, "lease": job.lease_id, "result": '{"paid": 1}'}
         session.execute(COMPLETE_ALCHEMY, arguments)
 
@@ -50,10 +53,8 @@ async def pay_by_async_sqlalchemy(url: str, job: Job) -> None:
     url = url.replace("postgresql", "postgresql+asyncpg")
     engine = create_async_engine(url, poolclass=sqlalchemy.NullPool)
     async with AsyncSession(engine) as session, session.begin():
-        await session.execute(
-            sqlalchemy.text("update account set balance = balance + 1")
-        )
-        await session.execute(sqlalchemy.text("select pgwake.enqueue('tell')"))
+        await session.execute(sqlalchemy.text(PAY))
+        await session.execute(sqlalchemy.text(TELL))
         arguments = {"id": job.id, "lease": job.lease_id, "result": '{"paid": 1}'}
         await session.execute(COMPLETE_ALCHEMY, arguments)
 

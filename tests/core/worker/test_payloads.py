@@ -8,14 +8,8 @@ import pytest
 from pgwake import Job, Registry
 from support import Connection, wait_for
 from support.sql.helpers import insert, job
-from support.worker.helpers import (
-    Samples,
-    embedded,
-    ended,
-    in_status,
-    reasons,
-    run,
-)
+from support.worker.helpers import embedded, ended, in_status, reasons, run
+from support.worker.metrics import Samples
 
 
 @pytest.fixture

@@ -16,9 +16,11 @@ from pgwake.database.install import install
 from support import Connect, Connection, wait_for
 from support.sql.helpers import call, insert
 from support.worker.api import serving
-from support.worker.helpers import all_ended, embedded, ended, gauge, quick, wakeups
+from support.worker.helpers import all_ended, embedded, ended
+from support.worker.metrics import gauge, wakeups
 from support.worker.pgbouncer import pgbouncer
 from support.worker.processes import Diary, Pgwake, StartProcess
+from support.worker.registries import quick
 
 Line: TypeAlias = MutableMapping[str, Any]
 
@@ -33,13 +35,6 @@ where metadata is null or not metadata ? 'schedule'
 TWO_THOUSAND = """
 insert into pgwake.jobs (kind) select 'quick' from generate_series(1, 2000)
 """
-
-
-@pytest.fixture
-def transaction_pooler(database: str) -> Iterator[str]:
-    """The URL of the test's database through a pooler that lends transactions."""
-    with pgbouncer(database, "transaction") as url:
-        yield url
 
 
 @pytest.fixture

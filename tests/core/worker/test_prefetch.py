@@ -8,13 +8,7 @@ from uuid import UUID
 from pgwake import Job, Registry
 from support import Connection, wait_for
 from support.sql.helpers import insert
-from support.worker.helpers import (
-    all_ended,
-    embedded,
-    ended,
-    in_status,
-    insert_some,
-)
+from support.worker.helpers import all_ended, embedded, ended, in_status, insert_some
 from support.worker.processes import Diary, StartProcess
 
 
@@ -68,7 +62,7 @@ async def test_quick_jobs_run_while_the_next_are_claimed(
     async def note(job: Job) -> None:
         begun.append((job.lease_id, time.time()))
 
-    await insert_some(connection, "note", 20000)
+    await insert_some(connection, "note", 6000)
     async with embedded(database, registry, queues="default:2"):
         await all_ended(connection)
 
@@ -135,7 +129,7 @@ async def test_a_handler_that_never_waits_leaves_the_loop_to_others(
             await asyncio.sleep(0)
             longest = max(longest, loop.time() - before)
 
-    await insert_some(connection, "quick", 5000)
+    await insert_some(connection, "quick", 2000)
     async with embedded(database, registry, queues="default:2"):
         looking = asyncio.create_task(look())
         await all_ended(connection)

@@ -18,7 +18,6 @@ from support.sql.helpers import insert, job, set_queue
 from support.worker import process_handlers
 from support.worker.helpers import (
     Row,
-    Samples,
     all_ended,
     embedded,
     ended,
@@ -26,6 +25,7 @@ from support.worker.helpers import (
     insert_some,
     reasons,
 )
+from support.worker.metrics import Samples
 from support.worker.processes import Diary, StartProcess, gone, is_alive
 
 

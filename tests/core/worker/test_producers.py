@@ -22,8 +22,9 @@ from pgwake import (
 )
 from support import Connection
 from support.sql.helpers import ABSENT, job
-from support.worker.helpers import asleep, embedded, ended, quick
+from support.worker.helpers import asleep, embedded, ended
 from support.worker.producers import CONNECTIONS, POOLS, Producer
+from support.worker.registries import quick
 
 Open = Callable[[str], AbstractAsyncContextManager[Producer]]
 BERLIN = ZoneInfo("Europe/Berlin")

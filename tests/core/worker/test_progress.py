@@ -1,6 +1,7 @@
 """What handlers report of how far they are: written soon, together, and kept."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any
 
@@ -12,11 +13,7 @@ from pgwake.database.statements.claim import claim_batch
 from pgwake.errors import InvalidValueError
 from support import Connect, Connection, wait_for
 from support.sql.helpers import Listener, insert, job, set_queue
-from support.worker.helpers import (
-    embedded,
-    ended,
-    run,
-)
+from support.worker.helpers import embedded, ended, insert_some, run
 
 
 async def shows(connection: Connection, job_id: int, progress: Any) -> None:
@@ -61,15 +58,39 @@ async def test_what_a_handler_reports_is_soon_in_the_row_and_stays_after_the_end
     assert (row["status"], row["progress"]) == ("completed", "done")
 
 
-async def test_it_stays_with_a_job_that_has_failed(
-    connection: Connection, database: str
-) -> None:
-    async def import_it(job: Job) -> None:
-        job.report_progress(0.5)
-        raise ValueError("no")
+async def fail(job: Job) -> None:
+    job.report_progress(0.5)
+    raise ValueError("no")
 
-    row = await run(connection, database, import_it, max_attempts=1)
-    assert (row["status"], row["progress"]) == ("failed", 0.5)
+
+async def end_in_a_transaction(job: Job) -> None:
+    async with job.transaction():
+        job.report_progress(0.5)
+        job.report_progress("done")
+
+
+async def be_refused_in_a_transaction(job: Job) -> None:
+    async with job.transaction():
+        job.report_progress([1] * 2000)  # ", " in the database
+
+
+@pytest.mark.parametrize(
+    ("handler", "status", "progress"),
+    [
+        (fail, "failed", 0.5),
+        (end_in_a_transaction, "completed", "done"),
+        (be_refused_in_a_transaction, "completed", None),
+    ],
+)
+async def test_the_last_report_stays_with_a_job_however_it_ends(
+    connection: Connection,
+    database: str,
+    handler: Callable[[Job], Awaitable[None]],
+    status: str,
+    progress: object,
+) -> None:
+    row = await run(connection, database, handler, max_attempts=1)
+    assert (row["status"], row["progress"]) == (status, progress)
 
 
 async def test_of_many_reports_few_are_written_and_the_newest_always(
@@ -98,27 +119,29 @@ async def test_of_many_reports_few_are_written_and_the_newest_always(
     assert {event["id"] for event in events} == {job_id}
 
 
+class Together:
+    """A registry whose jobs wait for each other, then report and stay."""
+
+    def __init__(self) -> None:
+        self.registry, self.go, self.waiting = Registry(), asyncio.Event(), 0
+
+        @self.registry.job("import")
+        async def import_it(job: Job) -> None:
+            self.waiting += 1
+            await self.go.wait()
+            job.report_progress(1)
+            await asyncio.sleep(60)
+
+
 async def test_reports_of_many_jobs_share_a_statement(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-    go = asyncio.Event()
-    waiting = 0
-
-    @registry.job("import")
-    async def import_it(job: Job) -> None:
-        nonlocal waiting
-        waiting += 1
-        await go.wait()
-        job.report_progress(1)
-        await asyncio.sleep(60)
-
-    for _ in range(20):
-        await insert(connection, "import")
+    jobs = Together()
+    await insert_some(connection, "import", 20)
     look = "select count(progress), count(distinct xmin::text) from pgwake.jobs_live"
-    async with embedded(database, registry, queues="default:20", grace=0):
-        await wait_for(lambda: waiting == 20)
-        go.set()
+    async with embedded(database, jobs.registry, queues="default:20", grace=0):
+        await wait_for(lambda: jobs.waiting == 20)
+        jobs.go.set()
 
         async def all_are_there() -> bool:
             row = await connection.fetchrow(look)
@@ -150,24 +173,17 @@ async def test_a_report_may_be_taken_back(
     assert row["progress"] is None
 
 
-@pytest.mark.parametrize(
-    "progress", [float("nan"), "\0", "\ud800", object(), "x" * 4095]
-)
 async def test_what_can_not_be_stored_is_refused_where_it_is_reported(
-    connection: Connection, database: str, progress: object
+    connection: Connection, database: str
 ) -> None:
-    errors: list[str] = []
-
     async def import_it(job: Job) -> None:
         job.report_progress("x" * 4094)
-        try:
-            job.report_progress(progress)
-        except InvalidValueError as error:
-            errors.append(str(error))
+        for bad in (float("nan"), "\0", "\ud800", object(), "x" * 4095):
+            with pytest.raises(InvalidValueError):
+                job.report_progress(bad)
 
-    row = await run(connection, database, import_it)
+    row = await run(connection, database, import_it, max_attempts=1)
     assert (row["status"], row["progress"]) == ("completed", "x" * 4094)
-    assert len(errors) == 1
 
 
 async def test_one_that_only_the_database_finds_too_large_harms_no_other(
@@ -202,53 +218,18 @@ async def test_one_that_only_the_database_finds_too_large_harms_no_other(
 async def test_a_report_that_meets_a_locked_row_is_written_later(
     connection: Connection, connect: Connect, database: str
 ) -> None:
-    other = await connect()
-    registry = Registry()
-    go = asyncio.Event()
-    waiting = 0
-
-    @registry.job("import")
-    async def import_it(job: Job) -> None:
-        nonlocal waiting
-        waiting += 1
-        await go.wait()
-        job.report_progress(1)
-        await asyncio.sleep(60)
-
+    other, jobs = await connect(), Together()
     job_id = await insert(connection, "import")
     beside = await insert(connection, "import", queue="beside")
-    async with embedded(database, registry, queues="default,beside", grace=0):
-        await wait_for(lambda: waiting == 2)
+    async with embedded(database, jobs.registry, queues="default,beside", grace=0):
+        await wait_for(lambda: jobs.waiting == 2)
         async with other.transaction():
             lock = "select from pgwake.jobs_live where id = $1 for update"
             await other.execute(lock, job_id)
-            go.set()
+            jobs.go.set()
             await shows(connection, beside, 1)
             assert (await job(connection, job_id))["progress"] is None
         await shows(connection, job_id, 1)
-
-
-async def test_a_transaction_writes_the_last_report_with_the_completion(
-    connection: Connection, database: str
-) -> None:
-    async def import_it(job: Job) -> None:
-        async with job.transaction():
-            job.report_progress(0.5)
-            job.report_progress("done")
-
-    row = await run(connection, database, import_it)
-    assert (row["status"], row["progress"]) == ("completed", "done")
-
-
-async def test_a_report_that_is_refused_does_not_harm_its_transaction(
-    connection: Connection, database: str
-) -> None:
-    async def import_it(job: Job) -> None:
-        async with job.transaction():
-            job.report_progress([1] * 2000)  # ", " in the database
-
-    row = await run(connection, database, import_it, max_attempts=1)
-    assert (row["status"], row["progress"]) == ("completed", None)
 
 
 async def test_a_report_after_the_end_changes_nothing(

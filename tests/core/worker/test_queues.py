@@ -1,6 +1,5 @@
 """Queues and slots: what runs where, in which order, and how much at once."""
 
-import asyncio
 import threading
 
 from pgwake import Registry
@@ -13,10 +12,9 @@ from support.worker.helpers import (
     ended,
     in_status,
     insert_some,
-    quick,
-    waiting,
-    wakeups,
 )
+from support.worker.metrics import wakeups
+from support.worker.registries import Crowd, quick, waiting
 
 
 async def test_a_paused_queue_waits_until_it_is_resumed(
@@ -123,22 +121,12 @@ async def test_a_worker_without_queues_works_on_those_of_its_handlers(
 async def test_no_more_jobs_run_at_once_than_there_are_slots(
     connection: Connection, database: str
 ) -> None:
-    registry = Registry()
-    running, most = 0, 0
-
-    @registry.job("count")
-    async def count() -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.01)
-        running -= 1
-
-    await insert_some(connection, "count", 100)
-    async with embedded(database, registry, queues="default:7"):
+    crowd = Crowd()
+    await insert_some(connection, "brief", 100)
+    async with embedded(database, crowd.registry, queues="default:7"):
         await all_ended(connection)
 
-    assert most == 7
+    assert crowd.most == 7
 
 
 async def test_plain_handlers_run_beside_each_other_in_every_slot(

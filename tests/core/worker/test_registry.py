@@ -35,16 +35,44 @@ def refusal(function: Any, payload: str) -> str:
     return str(caught.value)
 
 
-def test_the_fields_of_a_payload_become_arguments() -> None:
-    async def send(to: str, copies: int) -> None: ...
+async def _two(to: str, copies: int) -> None: ...
+async def _defaults(to: str = "me", tags: list[str] = []) -> None: ...  # noqa: B006
+async def _visit(at: datetime, address: Address) -> None: ...
+async def _any(thing) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001
+async def _task(to: str, task: Job) -> None: ...
+async def _texts(to: "str", task: "Job", address: "Address") -> None: ...
+async def _rest(to: str, **rest: Any) -> None: ...
+async def _job(job: Job, **rest: Any) -> None: ...
 
-    assert bind(send, '{"to": "a", "copies": 2}') == {"to": "a", "copies": 2}
+
+AT = datetime(2027, 1, 31, 8, tzinfo=UTC)
 
 
-def test_a_parameter_with_a_default_may_be_left_out() -> None:
-    async def send(to: str = "me", tags: list[str] = []) -> None: ...  # noqa: B006
-
-    assert bind(send, "{}") == {"to": "me", "tags": []}
+@pytest.mark.parametrize(
+    ("function", "payload", "bound"),
+    [
+        (_two, '{"to": "a", "copies": 2}', {"to": "a", "copies": 2}),
+        (_defaults, "{}", {"to": "me", "tags": []}),
+        (
+            _visit,  # annotations are what pydantic makes of them
+            '{"at": "2027-01-31T08:00:00Z", "address": {"name": "a"}}',
+            {"at": AT, "address": Address(name="a")},
+        ),
+        (_any, '{"thing": [1, null]}', {"thing": [1, None]}),
+        (_task, '{"to": "a"}', {"to": "a", "task": JOB}),
+        (
+            _texts,
+            '{"to": "a", "address": {"name": "b"}}',
+            {"to": "a", "task": JOB, "address": Address(name="b")},
+        ),
+        (_rest, '{"to": "a", "x": 1, "y": null}', {"to": "a", "x": 1, "y": None}),
+        (_job, '{"job": {"id": 1}}', {"job": JOB}),  # it can't pass for the job
+    ],
+)
+def test_the_fields_of_a_payload_become_arguments(
+    function: Any, payload: str, bound: dict[str, Any]
+) -> None:
+    assert bind(function, payload) == bound
 
 
 def test_a_default_that_was_changed_is_not_seen_by_the_next_job() -> None:
@@ -57,48 +85,6 @@ def test_a_default_that_was_changed_is_not_seen_by_the_next_job() -> None:
     assert handler is not None
     handler.signature.bind("{}", JOB)["tags"].append("mine")
     assert handler.signature.bind("{}", JOB) == {"tags": []}
-
-
-def test_annotations_are_what_pydantic_makes_of_them() -> None:
-    async def visit(at: datetime, address: Address) -> None: ...
-
-    payload = '{"at": "2027-01-31T08:00:00Z", "address": {"name": "a"}}'
-    assert bind(visit, payload) == {
-        "at": datetime(2027, 1, 31, 8, tzinfo=UTC),
-        "address": Address(name="a"),
-    }
-
-
-def test_a_parameter_without_an_annotation_takes_anything() -> None:
-    async def take(thing) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
-        ...
-
-    assert bind(take, '{"thing": [1, null]}') == {"thing": [1, None]}
-
-
-def test_a_parameter_annotated_as_job_gets_the_job() -> None:
-    async def run(to: str, task: Job) -> None: ...
-
-    assert bind(run, '{"to": "a"}') == {"to": "a", "task": JOB}
-
-
-def test_string_annotations_are_read() -> None:
-    async def run(to: "str", task: "Job", address: "Address") -> None: ...
-
-    bound = bind(run, '{"to": "a", "address": {"name": "b"}}')
-    assert bound == {"to": "a", "task": JOB, "address": Address(name="b")}
-
-
-def test_keyword_parameters_take_what_has_no_parameter() -> None:
-    async def run(to: str, **rest: Any) -> None: ...
-
-    assert bind(run, '{"to": "a", "x": 1, "y": null}') == {"to": "a", "x": 1, "y": None}
-
-
-def test_a_payload_can_not_pass_for_the_job() -> None:
-    async def run(job: Job, **rest: Any) -> None: ...
-
-    assert bind(run, '{"job": {"id": 1}}') == {"job": JOB}
 
 
 @pytest.mark.parametrize(
@@ -132,9 +118,6 @@ def test_partials_and_methods_are_handlers_too() -> None:
 
     assert bind(Mailer().send, '{"to": "a"}') == {"to": "a"}
     assert bind(functools.partial(post, "h"), '{"to": "a"}') == {"to": "a"}
-
-
-async def _two(to: str, copies: int) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -171,32 +154,24 @@ def test_a_handler_without_parameters_takes_no_payload() -> None:
     assert "takes no arguments" in refusal(run, '{"to": "a"}')
 
 
-def test_a_positional_parameter_is_refused() -> None:
-    async def run(to: str, /) -> None: ...
-
-    with pytest.raises(ConfigurationError, match="kind: parameter to can't be given"):
-        bind(run, "{}")
-
-
-def test_a_parameter_for_any_number_of_positions_is_refused() -> None:
-    async def run(*to: str) -> None: ...
-
-    with pytest.raises(ConfigurationError, match="kind: parameter to can't be given"):
-        bind(run, "{}")
+async def _positional(to: str, /) -> None: ...
+async def _any_number(*to: str) -> None: ...
+async def _unread(to: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+async def _unusable(to: Annotated[str, Field(pattern="(")]) -> None: ...
 
 
-def test_an_annotation_that_can_not_be_read_is_refused() -> None:
-    async def run(to: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
-
-    with pytest.raises(ConfigurationError, match="kind: its signature can't be read"):
-        bind(run, "{}")
-
-
-def test_an_annotation_that_pydantic_can_not_use_is_refused() -> None:
-    async def run(to: Annotated[str, Field(pattern="(")]) -> None: ...
-
-    with pytest.raises(ConfigurationError, match="kind: its annotations can't be used"):
-        bind(run, "{}")
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (_positional, "parameter to can't be given"),
+        (_any_number, "parameter to can't be given"),
+        (_unread, "its signature can't be read"),
+        (_unusable, "its annotations can't be used"),
+    ],
+)
+def test_a_signature_that_no_payload_fits_is_refused(function: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"kind: {said}"):
+        bind(function, "{}")
 
 
 def test_two_handlers_for_a_kind_are_refused() -> None:

@@ -13,13 +13,7 @@ from pydantic import BaseModel
 from pgwake import Registry
 from support import Connection
 from support.sql.helpers import insert
-from support.worker.helpers import (
-    Row,
-    embedded,
-    ended,
-    reasons,
-    run,
-)
+from support.worker.helpers import Row, embedded, ended, reasons, run
 
 
 @dataclass

@@ -1,7 +1,8 @@
 import pytest
 
 from support import Connection, wait_for
-from support.worker.helpers import embedded, quick
+from support.worker.helpers import embedded
+from support.worker.registries import quick
 
 POLICY = """
 insert into pgwake.queues (name, retention_completed) values ('default', '1 minute')

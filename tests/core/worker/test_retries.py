@@ -9,13 +9,7 @@ from pgwake import Registry
 from pgwake.database.connection import backoff
 from support import Connection, wait_for
 from support.sql.helpers import insert, set_queue
-from support.worker.helpers import (
-    embedded,
-    ended,
-    insert_some,
-    reasons,
-    run,
-)
+from support.worker.helpers import embedded, ended, insert_some, reasons, run
 
 pytestmark = pytest.mark.timeout(90)
 

@@ -10,13 +10,7 @@ from pgwake import Job, Registry
 from pgwake.database.install import install
 from support import OWNER, Connect, Connection
 from support.sql.helpers import insert, set_queue
-from support.worker.helpers import (
-    all_ended,
-    embedded,
-    ended,
-    insert_some,
-    sessions,
-)
+from support.worker.helpers import all_ended, embedded, ended, insert_some, sessions
 from support.worker.processes import Pgwake
 
 SETTINGS = {

@@ -1,21 +1,20 @@
 """Programs by roles that may do their own part and no more."""
 
+import functools
 import json
-import sys
-from collections.abc import Callable
 
 import psycopg
 import pytest
 
 from pgwake import NewJob, Queue
-from pgwake.cli import main as cli
 from pgwake.errors import ROLES_HINT, ConfigurationError
 from support import Connection, RoleUrl, free_port, wait_for
 from support.sql.helpers import insert
 from support.worker.api import TOKEN, client, problem
-from support.worker.helpers import Samples, ended, fetch
+from support.worker.helpers import ended
+from support.worker.metrics import Samples, fetch
 from support.worker.paying import SCHEMA
-from support.worker.processes import Answer, StartProcess
+from support.worker.processes import Pgwake, StartProcess
 from support.worker.receiver import Receiver
 
 HINT = "a member of pgwake_producer to enqueue, of pgwake_worker to run jobs"
@@ -136,28 +135,10 @@ async def test_a_worker_without_its_role_waits_and_says_which_it_needs(
     assert HINT in (await worker.logged("database does not fit"))["problem"]
 
 
-@pytest.fixture
-def command(
-    role_url: RoleUrl,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Callable[..., Answer]:
-    """Run a command by one of LOGINS, in this process."""
-
-    def run(login: str, *arguments: str) -> Answer:
-        monkeypatch.setenv("PGWAKE_DATABASE_URL", role_url(login))
-        monkeypatch.setattr(sys, "argv", ["pgwake", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        output = capsys.readouterr()
-        return Answer(int(ended.value.code or 0), output.out, output.err)
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("login", "line"),
-    [
+async def test_what_a_command_may_not_do_is_told_with_the_roles_that_may(
+    pgwake: Pgwake, role_url: RoleUrl
+) -> None:
+    for login, line in (
         ("app_worker", "pause default"),
         ("app_worker", "retry 1"),
         ("app_worker", "purge --queue default --yes"),
@@ -166,18 +147,14 @@ def command(
         ("app_producer", "workers"),
         ("app_nobody", "stats"),
         ("app_nobody", "enqueue a"),
-    ],
-)
-def test_what_a_command_may_not_do_is_told_with_the_roles_that_may(
-    command: Callable[..., Answer], login: str, line: str
-) -> None:
-    answer = command(login, *line.split())
-    assert answer.code == 1
-    assert "pgwake: permission denied for " in answer.errors
-    assert answer.errors.splitlines()[-1] == ROLES_HINT
+    ):
+        answer = await pgwake(*line.split(), PGWAKE_DATABASE_URL=role_url(login))
+        assert answer.code == 1, line
+        assert "pgwake: permission denied for " in answer.errors
+        assert answer.errors.splitlines()[-1] == ROLES_HINT
 
 
-def test_an_admins_commands_work(command: Callable[..., Answer]) -> None:
+async def test_an_admins_commands_work(pgwake: Pgwake, role_url: RoleUrl) -> None:
     for line in (
         "enqueue a",
         "list",
@@ -199,25 +176,26 @@ def test_an_admins_commands_work(command: Callable[..., Answer]) -> None:
         "retry 1",
         "drain default",
     ):
-        answer = command("app_admin", *line.split())
+        answer = await pgwake(*line.split(), PGWAKE_DATABASE_URL=role_url("app_admin"))
         assert answer.code == 0, f"{line}: {answer.errors}"
 
 
-def test_init_makes_the_roles_and_a_later_one_grants_what_is_new(
-    command: Callable[..., Answer], admin_url: str
+async def test_init_makes_the_roles_and_a_later_one_grants_what_is_new(
+    pgwake: Pgwake, role_url: RoleUrl, admin_url: str
 ) -> None:
     may_maintain = (
         "select has_function_privilege('pgwake_worker', 'pgwake.maintain(text)',"
         " 'execute'), has_schema_privilege('pgwake_worker', 'pgwake', 'usage')"
     )
+    init = functools.partial(pgwake, "init", PGWAKE_DATABASE_URL=role_url("postgres"))
     with psycopg.connect(admin_url, autocommit=True) as owner:
         owner.execute("revoke all on function pgwake.maintain from pgwake_worker")
-        assert command("postgres", "init").code == 0
+        assert (await init()).code == 0
         assert owner.execute(may_maintain).fetchone() == (True, True)
 
         # Where nobody has asked for the roles, they get nothing.
         owner.execute("drop owned by pgwake_producer, pgwake_worker, pgwake_admin")
-        assert command("postgres", "init").code == 0
+        assert (await init()).code == 0
         assert owner.execute(may_maintain).fetchone() == (False, False)
-        assert command("postgres", "init", "--roles").code == 0
+        assert (await init("--roles")).code == 0
         assert owner.execute(may_maintain).fetchone() == (True, True)

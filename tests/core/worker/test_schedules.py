@@ -19,8 +19,10 @@ from pgwake.engine.scheduler import Scheduler
 from pgwake.observe.metrics import Metrics
 from support import Connect, Connection, wait_for
 from support.sql.helpers import Row, call, claim, rows, set_clock
-from support.worker.helpers import Samples, embedded, ended, quick
+from support.worker.helpers import embedded, ended
+from support.worker.metrics import Samples
 from support.worker.processes import StartProcess
+from support.worker.registries import quick
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -92,7 +94,7 @@ async def test_in_both_nights_of_the_year_a_time_comes_once_and_quarters_go_on(
     await bench.set_clock(start)
     for name, cron in (("daily", "30 2 * * *"), ("quarters", "*/15 * * * *")):
         await bench.schedule(name, cron=cron, timezone="Europe/Berlin")
-    for minutes in range(0, 12 * 60, 5):
+    for minutes in range(0, 12 * 60, 15):
         await bench.look(start + minutes * MINUTE)
 
     assert await fired(connection, "daily") == [at_half_past_two]
@@ -245,7 +247,7 @@ async def test_five_schedulers_with_clocks_apart_make_one_job_of_each_tick(
     await benches[0].schedule("e", every=timedelta(seconds=20), misfire="all")
     start = await connection.fetchval("select now()")
     try:
-        for look in range(120):
+        for look in range(60):
             # Up to two seconds apart, and now and then all in the same instant.
             instants = [start + timedelta(seconds=5 * look + n / 2) for n in range(5)]
             random.shuffle(instants)
@@ -258,7 +260,7 @@ async def test_five_schedulers_with_clocks_apart_make_one_job_of_each_tick(
 
     for name, seconds in (("c", 60), ("e", 20)):
         ticks = list(map(datetime.fromisoformat, await fired(connection, name)))
-        assert len(ticks) >= 600 // seconds - 1
+        assert len(ticks) >= 300 // seconds - 1
         assert {b - a for a, b in pairwise(ticks)} == {timedelta(seconds=seconds)}
         # Nobody even came to the jobs' unique keys a second time.
         row = await listed(connection, name)

@@ -11,7 +11,6 @@ from pgwake.errors import ConfigurationError
 from support import Connect, Connection, RoleUrl, wait_for
 from support.sql.helpers import call, claim, insert, insert_many, pair, rows, running
 from support.worker.helpers import PATIENCE, settings
-from support.worker.pgbouncer import pgbouncer
 from support.worker.scratch import census
 
 QUEUE = "pgwake_test"
@@ -178,6 +177,5 @@ async def test_a_server_that_takes_no_writes_is_refused(
             pass
 
 
-async def test_a_pooler_of_transactions_is_refused(database: str) -> None:
-    with pgbouncer(database, "transaction") as url:
-        assert "pooler" in await refusal(url)
+async def test_a_pooler_of_transactions_is_refused(transaction_pooler: str) -> None:
+    assert "pooler" in await refusal(transaction_pooler)

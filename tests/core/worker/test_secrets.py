@@ -2,7 +2,6 @@
 
 import base64
 import json
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,14 +11,14 @@ import psycopg
 import pytest
 
 from pgwake import Queue, Registry, Worker
-from pgwake.cli import main as cli
 from pgwake.database.session import Session
 from pgwake.settings import Settings
 from support import Connection, RoleUrl, free_port
 from support.sql.helpers import insert
 from support.worker.api import client
-from support.worker.helpers import ended, fetch
-from support.worker.processes import StartProcess
+from support.worker.helpers import ended
+from support.worker.metrics import fetch
+from support.worker.processes import Pgwake, StartProcess
 
 PASSWORD = "canary-of-a-password"  # noqa: S105
 TOKEN = "canary-of-a-token"  # noqa: S105
@@ -83,20 +82,13 @@ def canary_url(role_url: RoleUrl, admin: psycopg.Connection) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_command_that_finds_no_database_does_not_show_its_url(
-    fault: Callable[[str], str],
-    name: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+async def test_a_command_that_finds_no_database_does_not_show_its_url(
+    fault: Callable[[str], str], name: str, pgwake: Pgwake
 ) -> None:
-    monkeypatch.setenv("PGWAKE_DATABASE_URL", fault(name))
-    monkeypatch.setattr(sys, "argv", ["pgwake", "stats"])
-    with pytest.raises(SystemExit) as exit_:
-        cli.main()
-    output = "".join(capsys.readouterr())
-    assert exit_.value.code in (1, 78)
-    assert output.startswith("pgwake: ")
-    assert hidden_in(output)
+    answer = await pgwake("stats", PGWAKE_DATABASE_URL=fault(name))
+    assert answer.code in (1, 78)
+    assert answer.errors.startswith("pgwake: ")
+    assert hidden_in(answer.output + answer.errors)
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -119,6 +111,7 @@ def test_what_can_be_printed_holds_no_secret() -> None:
         http_handlers={"a": f"http://app:{PASSWORD}@127.0.0.1/"},
         exec_handlers={"a": f"curl -u app:{PASSWORD}"},
     )
+    assert hidden_in(settings.model_dump_json())
     worker = Worker(settings, Registry())
     session = Session(url, "name", "role", 1)
     for thing in (settings, worker, session, Queue(url)):
@@ -160,7 +153,12 @@ async def test_a_worker_shows_no_secret_whatever_goes_wrong(
     await worker.logged("listener failed", 2)
     pages = [await fetch(port, path) for path in ("/healthz", "/readyz", "/metrics")]
     async with client(port, TOKEN) as api:
-        answers = [await api.get(path) for path in ("/api/jobs", "/openapi.json")]
+        paths = ("/api/jobs", "/openapi.json", f"/api/jobs?token={TOKEN}")
+        statuses = [(await api.get(path)).status_code for path in paths]
+        answers = [await api.get(path) for path in paths[:2]]
+    async with client(port, f"{TOKEN}-of-another") as stranger:
+        statuses.append((await stranger.get("/api/jobs")).status_code)
+    assert statuses[1:] == [200, 422, 401]
     admin.execute(f"alter role app_secretive password '{PASSWORD}'")
     commands = command_lines()
     assert len(commands) > 2

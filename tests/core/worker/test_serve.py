@@ -12,7 +12,7 @@ from pgwake.database.embedded import EmbeddedServer
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert
 from support.worker.api import TOKEN, client, problem
-from support.worker.helpers import Samples, fetch
+from support.worker.metrics import Samples, fetch
 from support.worker.processes import Pgwake, StartProcess, WorkerProcess
 from support.worker.streams import Stream
 
@@ -73,28 +73,28 @@ async def test_a_signal_ends_it_with_its_open_streams(
 
 
 async def test_it_starts_without_the_database_and_gets_ready_when_it_comes(
-    own_server: EmbeddedServer, own_database: str, start_process: StartProcess
+    spare_server: EmbeddedServer, spare_database: str, start_process: StartProcess
 ) -> None:
-    await asyncio.to_thread(own_server._halt, "immediate")
+    await asyncio.to_thread(spare_server._halt, "immediate")
     port = free_port()
-    await serve(start_process, own_database, port)
+    await serve(start_process, spare_database, port)
     assert await answers(port, "/readyz", 503) == ["the database does not answer"]
     assert await answers(port, "/healthz", 200) == []
     async with client(port) as api, Stream.of(api) as stream:
         problem(await api.get("/api/queue/stats"), 503)
         await stream.has("poll")
-        await asyncio.to_thread(own_server._launch)
+        await asyncio.to_thread(spare_server._launch)
         assert await answers(port, "/readyz", 200) == []
         await stream.has("reset")
         assert (await api.get("/api/queue/stats")).status_code == 200
 
 
 async def test_it_starts_without_the_schema_and_gets_ready_when_it_comes(
-    own_server: EmbeddedServer, start_process: StartProcess, pgwake: Pgwake
+    spare_server: EmbeddedServer, start_process: StartProcess, pgwake: Pgwake
 ) -> None:
-    with psycopg.connect(own_server.socket_url, autocommit=True) as admin:
+    with psycopg.connect(spare_server.socket_url, autocommit=True) as admin:
         admin.execute("create database bare")
-    url = own_server.url.rpartition("/")[0] + "/bare"
+    url = spare_server.url.rpartition("/")[0] + "/bare"
     port = free_port()
     process = await serve(start_process, url, port)
     (obstacle,) = await answers(port, "/readyz", 503)

@@ -6,7 +6,6 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from pgwake import Registry
 from pgwake.database.connection import describe
 from pgwake.database.embedded import EmbeddedServer
 from support import Connect, Connection, database_url, wait_for
@@ -16,14 +15,13 @@ from support.worker.helpers import (
     asleep,
     embedded,
     ended,
-    gauge,
     in_status,
-    quick,
     session_on_duty,
     sessions,
-    waiting,
 )
+from support.worker.metrics import gauge
 from support.worker.processes import StartProcess
+from support.worker.registries import quick, waiting
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -141,48 +139,30 @@ async def test_a_listener_that_is_ended_comes_back_and_looks_at_the_queue(
         await ended(connection, job_id)
 
 
+@pytest.mark.parametrize(
+    ("refuse", "admit"),
+    [
+        ("database {} connection limit 0", "database {} connection limit -1"),
+        ("role pgwake_owner password 'other'", "role pgwake_owner password 'owner'"),
+    ],
+    ids=["no room", "another password"],
+)
 async def test_a_refusal_of_new_sessions_is_waited_out(
-    connection: Connection, database: str, admin_url: str, connect: Connect
-) -> None:
-    name = database.rpartition("/")[2]
-    registry = Registry()
-
-    @registry.job("quick", max_attempts=1)
-    async def quick() -> None:
-        await asyncio.sleep(0.3)
-
-    admin = await connect(admin_url)
-    job_id = await insert(connection, "quick")
-    async with embedded(database, registry):
-        await in_status(connection, job_id, "running")
-        await admin.execute(f"alter database {name} connection limit 0")
-        await terminate_all(admin)
-        await asyncio.sleep(1)  # the handler ends in the meantime
-        await admin.execute(f"alter database {name} connection limit -1")
-        row = await ended(connection, job_id)
-
-    assert (row["status"], row["errors"]) == ("completed", None)
-
-
-async def test_a_password_that_is_changed_for_a_while_changes_no_outcome(
-    own_server: EmbeddedServer, own_database: str
+    spare_server: EmbeddedServer, spare_database: str, refuse: str, admit: str
 ) -> None:
     registry, go = waiting(max_attempts=1)
-    admin = await asyncpg.connect(
-        database_url(own_server, "pgwake_own", role="postgres")
-    )
+    name = Path(spare_database).name
+    admin = await asyncpg.connect(database_url(spare_server, name, role="postgres"))
     try:
-        job_id = await admin.fetchval(
-            "insert into pgwake.jobs (kind) values ('wait') returning id"
-        )
-        async with embedded(own_database, registry) as worker:
+        job_id = await insert(admin, "wait")
+        async with embedded(spare_database, registry) as worker:
             await in_status(admin, job_id, "running")
-            await admin.execute("alter role pgwake_owner password 'another'")
+            await admin.execute("alter " + refuse.format(name))
             await terminate_all(admin)
             go.set()
             await wait_for(lambda: gauge(worker, "slots_busy") == 0)
             await asyncio.sleep(1)  # for it to try in vain
-            await admin.execute("alter role pgwake_owner password 'owner'")
+            await admin.execute("alter " + admit.format(name))
             row = await ended(admin, job_id)
     finally:
         await admin.close()

@@ -7,11 +7,7 @@ import pytest
 
 from support import Connection, wait_for
 from support.sql.helpers import insert, job
-from support.worker.helpers import (
-    ended,
-    in_status,
-    insert_some,
-)
+from support.worker.helpers import ended, in_status, insert_some
 from support.worker.processes import Diary, StartProcess
 
 

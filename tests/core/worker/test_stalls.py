@@ -17,10 +17,10 @@ from support.worker.helpers import (
     ended,
     in_status,
     insert_some,
-    quick,
     reasons,
 )
 from support.worker.processes import Diary, StartProcess, gone, is_alive
+from support.worker.registries import quick
 
 
 async def test_a_process_that_is_stopped_is_killed_and_its_jobs_given_back(
@@ -61,7 +61,7 @@ async def test_a_pause_of_the_whole_machine_kills_nobody(
     assert not worker.log("process silent, killed")
 
 
-async def test_a_process_that_waits_for_the_database_to_come_up_is_not_killed(
+async def test_a_process_that_waits_for_the_database_is_not_killed_and_ends_when_told(
     start_process: StartProcess, database: str
 ) -> None:
     nobody = database.replace("127.0.0.1", "127.0.0.2")
@@ -70,9 +70,11 @@ async def test_a_process_that_waits_for_the_database_to_come_up_is_not_killed(
     )
     await worker.logged("session failed", role="upkeep")
     (pid,) = worker.children
-    await asyncio.sleep(2)  # a while
+    await asyncio.sleep(1.5)  # three times as long as it may be silent
     assert is_alive(pid)
     assert not worker.log("process silent, killed")
+    worker.send(signal.SIGTERM)
+    assert await worker.exit_code() == 0
 
 
 @pytest.mark.timeout(60)

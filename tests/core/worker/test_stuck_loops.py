@@ -13,7 +13,9 @@ from pgwake import Worker
 from support import Connect, Connection, wait_for
 from support.relay import Relay
 from support.sql.helpers import insert
-from support.worker.helpers import Samples, embedded, ended, quick
+from support.worker.helpers import embedded, ended
+from support.worker.metrics import Samples
+from support.worker.registries import quick
 
 SECONDS = 4
 

@@ -3,7 +3,6 @@
 import os
 import signal
 from pathlib import Path
-from time import monotonic
 
 from support import Connection
 from support.sql.helpers import insert, job
@@ -71,16 +70,3 @@ async def test_a_signal_during_the_start_ends_it(
     assert await worker.exit_code() == 0
     for pid in worker.children:
         await gone(pid, within=1)
-
-
-async def test_a_signal_while_the_database_is_not_there_ends_the_worker(
-    start_process: StartProcess, database: str
-) -> None:
-    nobody = database.replace("127.0.0.1", "127.0.0.2")
-    worker = await start_process("-m", "pgwake", "run", database_url=nobody)
-    await worker.logged("session failed", role="upkeep")
-    begun = monotonic()
-    worker.send(signal.SIGTERM)
-
-    assert await worker.exit_code() == 0
-    assert monotonic() - begun < 10

@@ -1,19 +1,21 @@
 """What /metrics shows of the whole database, and for how long."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from pgwake import Registry, Worker
+from pgwake import Registry
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.observe.metrics import Metrics
 from pgwake.observe.sampler import MAX_SAMPLE_SECONDS, Sampler
 from support import Connect, Connection, free_port, wait_for
 from support.sql.helpers import call, insert
-from support.worker.helpers import Row, Samples, embedded, ended, fetch, quick
+from support.worker.helpers import Row, embedded, ended
+from support.worker.metrics import Samples, fetch
+from support.worker.metrics import shown as until_shown
+from support.worker.registries import quick
 
 UPKEEP = "pgwake_upkeep_succeeded_timestamp_seconds"
 DATABASE: Row = {
@@ -46,15 +48,6 @@ def row(queue: str, **columns: Any) -> Row:
 
 def shown(metrics: Metrics) -> Samples:
     return Samples(metrics.render())
-
-
-async def shows(
-    worker: Worker, condition: Callable[[Samples], bool], within: float = 15
-) -> Samples:
-    """Wait until a worker's metrics show something."""
-
-    await wait_for(lambda: condition(shown(worker.metrics)), within)
-    return shown(worker.metrics)
 
 
 def test_the_series_of_a_queue_end_with_the_queue() -> None:
@@ -149,7 +142,7 @@ async def test_the_whole_database_is_shown_with_its_workers(
         await ended(connection, await insert(connection, "quick"))
         await insert(connection, "quick", queue="later")
         counted = {"queue": "default"}
-        samples = await shows(
+        samples = await until_shown(
             worker,
             lambda s: (
                 s.total("pgwake_queue_jobs_completed", **counted) == 1
@@ -191,8 +184,8 @@ async def test_of_two_workers_in_one_process_each_counts_its_own(
 
 @pytest.mark.timeout(60)
 async def test_without_its_database_a_worker_shows_nothing_of_it_and_is_scraped(
-    own_server: EmbeddedServer,
-    own_database: str,
+    spare_server: EmbeddedServer,
+    spare_database: str,
     connect: Connect,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -217,17 +210,17 @@ async def test_without_its_database_a_worker_shows_nothing_of_it_and_is_scraped(
             or shown.has("pgwake_oldest_snapshot_age_seconds")
         )
 
-    async with embedded(own_database, registry, http_port=port):
-        connection = await connect(own_database)
+    async with embedded(spare_database, registry, http_port=port):
+        connection = await connect(spare_database)
         await ended(connection, await insert(connection, "quick"))
         await wait_for(is_shown, 15)
-        await asyncio.to_thread(own_server._halt, "immediate")
+        await asyncio.to_thread(spare_server._halt, "immediate")
         await wait_for(is_gone, 15)
         shown = await page()
         assert shown.total("pgwake_database_up") == 0
         # What the process itself has counted stays.
         assert shown.total("pgwake_jobs_completed") == 1
-        await asyncio.to_thread(own_server._launch)
+        await asyncio.to_thread(spare_server._launch)
         await wait_for(is_shown, 15)
         assert (await page()).total("pgwake_database_up") == 1
 

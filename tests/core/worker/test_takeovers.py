@@ -1,22 +1,24 @@
 """What a dead worker had is taken over by others, and what a live one has is not."""
 
-import os
 import signal
 from datetime import datetime, timedelta
 from pathlib import Path
+
+import pytest
 
 from pgwake import Registry
 from support import Connection
 from support.sql.helpers import insert, job
 from support.worker.helpers import (
     all_ended,
+    asleep,
     embedded,
     ended,
     in_status,
-    quick,
     reasons,
 )
 from support.worker.processes import Diary, StartProcess, WorkerProcess
+from support.worker.registries import quick
 
 
 async def kill(process: WorkerProcess) -> None:
@@ -25,20 +27,21 @@ async def kill(process: WorkerProcess) -> None:
     await process.exit_code()
 
 
+@pytest.mark.parametrize("named", [{}, {"test_worker_name": "twin"}], ids=str)
 async def test_the_jobs_of_a_dead_worker_run_again_after_their_lease(
     connection: Connection,
     start_application: StartProcess,
     diary: Diary,
     tmp_path: Path,
+    named: dict[str, str],
 ) -> None:
-    first = await start_application(lease=1)
-    ids = [
-        await insert(connection, "hold", payload={"until": str(tmp_path / "go")})
-        for _ in range(3)
-    ]
+    """One that takes the name of the dead one does not keep its jobs either."""
+    first = await start_application(lease=1, **named)
+    payload = {"until": str(tmp_path / "go")}
+    ids = [await insert(connection, "hold", payload=payload) for _ in range(3)]
     await diary.has(3, event="start")
     await kill(first)
-    second = await start_application(lease=1)
+    second = await start_application(lease=1, **named)
     entries = await diary.has(3, event="start", pid=second.pid)
     (tmp_path / "go").touch()
     rows = [await ended(connection, job_id) for job_id in ids]
@@ -48,25 +51,7 @@ async def test_the_jobs_of_a_dead_worker_run_again_after_their_lease(
         assert (row["status"], row["attempt"]) == ("completed", 1)
         assert (row["crash_count"], reasons(row)) == (1, ["crashed"])
         assert "the lease ran out" in row["errors"][0]["message"]
-
-
-async def test_a_worker_that_takes_the_name_of_a_dead_one_does_not_keep_its_jobs(
-    connection: Connection,
-    start_application: StartProcess,
-    diary: Diary,
-    tmp_path: Path,
-) -> None:
-    first = await start_application(lease=1, test_worker_name="twin")
-    job_id = await insert(connection, "hold", payload={"until": str(tmp_path / "go")})
-    await diary.has(event="start")
-    await kill(first)
-    second = await start_application(lease=1, test_worker_name="twin")
-    await diary.has(event="start", pid=second.pid)
-    (tmp_path / "go").touch()
-    row = await ended(connection, job_id)
-
-    assert (row["status"], row["claimed_by"]) == ("completed", "twin")
-    assert reasons(row) == ["crashed"]
+        assert not named or row["claimed_by"] == "twin"
 
 
 async def test_a_worker_of_other_queues_gives_back_what_a_dead_one_had(
@@ -129,21 +114,11 @@ async def test_nobody_is_swept_right_after_a_worker_has_come_up(
 
 
 async def test_what_is_given_back_to_a_queue_wakes_its_workers(
-    connection: Connection, start_worker: StartProcess, diary: Diary, database: str
+    connection: Connection, database: str
 ) -> None:
-    worker = await start_worker()
-    await insert(connection, "nap", payload={"seconds": 60})
-    await diary.has(event="start")
-
-    registry = Registry()
-
-    @registry.job("nap")
-    async def nap(seconds: float) -> None: ...
-
-    # The other is idle, and polls once an hour.
-    async with embedded(database, registry):
-        os.kill(worker.pid, signal.SIGSTOP)  # so that no next child takes it
-        os.kill(worker.children[0], signal.SIGKILL)
-        name = await connection.fetchval("select claimed_by from pgwake.jobs_live")
-        await connection.execute("select pgwake.release_worker_jobs($1)", name)
-        await all_ended(connection, within=10)
+    await insert(connection, "quick")
+    await connection.execute("select pgwake.claim_next_job(worker => 'dead')")
+    async with embedded(database, quick()) as worker:  # idle, it polls once an hour
+        await asleep(worker)
+        await connection.execute("select pgwake.release_worker_jobs('dead')")
+        await all_ended(connection)

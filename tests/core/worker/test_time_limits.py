@@ -10,14 +10,8 @@ import pytest
 from pgwake import Job, Registry
 from support import Connection, wait_for
 from support.sql.helpers import insert, job, set_queue
-from support.worker.helpers import (
-    Samples,
-    clock,
-    embedded,
-    ended,
-    reasons,
-    run,
-)
+from support.worker.helpers import clock, embedded, ended, reasons, run
+from support.worker.metrics import Samples
 from support.worker.processes import Diary, StartProcess, gone
 
 

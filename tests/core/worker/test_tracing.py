@@ -27,10 +27,11 @@ from pgwake import (
 )
 from support import Connection, wait_for
 from support.sql.helpers import insert, job
-from support.worker.helpers import Row, embedded, ended, in_status, quick
+from support.worker.helpers import Row, embedded, ended, in_status
 from support.worker.processes import StartProcess, clean_environment
 from support.worker.producers import CONNECTIONS, POOLS, Producer
 from support.worker.receiver import Receiver
+from support.worker.registries import quick
 from support.worker.telemetry import Telemetry, attributes, exported, key, traceparent
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -6,7 +6,8 @@ import pytest
 from pgwake.database.embedded import EmbeddedServer
 from support import Connection, wait_for
 from support.sql.helpers import insert
-from support.worker.helpers import all_ended, embedded, quick
+from support.worker.helpers import all_ended, embedded
+from support.worker.registries import quick
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -23,17 +24,17 @@ async def wait_for_standby(connection: Connection, name: str) -> None:
 
 
 async def test_jobs_whose_claims_were_given_up_run_at_once(
-    own_server: EmbeddedServer, own_database: str
+    spare_server: EmbeddedServer, spare_database: str
 ) -> None:
-    connection = await asyncpg.connect(own_server.url)
-    database = await asyncpg.connect(own_database)
+    connection = await asyncpg.connect(spare_server.url)
+    database = await asyncpg.connect(spare_database)
     await database.execute("set synchronous_commit = off")
 
     async def two_claims_wait() -> bool:
         return bool(await connection.fetchval(CLAIMS_THAT_WAIT) >= 2)
 
     try:
-        async with embedded(own_database, quick(), query_timeout=1):
+        async with embedded(spare_database, quick(), query_timeout=1):
             # No standby confirms: each claim is given up, and another one made.
             await wait_for_standby(connection, "nobody")
             for _ in range(30):

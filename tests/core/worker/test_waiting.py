@@ -21,7 +21,6 @@ from pgwake.produce import waiting
 from support import Connection, wait_for
 from support.sql.helpers import ABSENT, insert
 from support.worker.helpers import embedded
-from support.worker.pgbouncer import pgbouncer
 from support.worker.processes import Answer, Pgwake
 
 handlers = Registry()
@@ -163,10 +162,10 @@ async def test_without_a_url_it_looks_again_and_again(
 
 
 async def test_behind_a_transaction_pooler_it_looks_again_and_again(
-    database: str,
+    database: str, transaction_pooler: str
 ) -> None:
-    with pgbouncer(database, "transaction") as url, capture_logs() as lines:
-        async with Queue(url) as queue, embedded(database, handlers):
+    with capture_logs() as lines:
+        async with Queue(transaction_pooler) as queue, embedded(database, handlers):
             job_id = await queue.enqueue("double", {"n": 1}, delay=1)
             assert (await queue.wait_for(job_id)).result == 2
 

@@ -4,16 +4,10 @@ from collections.abc import Awaitable, Callable
 
 from support import Connect, Connection
 from support.sql.helpers import insert
-from support.worker.helpers import (
-    all_ended,
-    asleep,
-    embedded,
-    ended,
-    insert_some,
-    quick,
-    wakeups,
-)
+from support.worker.helpers import all_ended, asleep, embedded, ended, insert_some
+from support.worker.metrics import wakeups
 from support.worker.processes import Diary, StartProcess
+from support.worker.registries import quick
 
 
 async def copy(connection: Connection) -> None:
@@ -143,16 +137,5 @@ async def test_jobs_that_arrive_unannounced_run_within_the_poll(
     async with embedded(database, quick(), poll_interval=0.5) as worker:
         await asleep(worker)
         await insert_some(admin, "quick", 5)
-        await all_ended(connection, within=10)
-        assert wakeups(worker, cause="poll") >= 1
-
-
-async def test_a_producer_that_silences_its_notifications_is_found_by_the_poll(
-    connection: Connection, database: str
-) -> None:
-    await connection.execute("set pgwake.notify = off")
-    async with embedded(database, quick(), poll_interval=0.5) as worker:
-        await asleep(worker)
-        await insert(connection, "quick")
         await all_ended(connection, within=10)
         assert wakeups(worker, cause="poll") >= 1

@@ -130,7 +130,8 @@ async def unchanged(connection: Connection) -> bool:
     row = await connection.fetchrow(
         "select (select count(*) from pgwake.jobs where status <> 'failed'),"
         " (select count(*) from pgwake.jobs_failed) - 1,"
-        " (select count(*) from pgwake.queues), (select count(*) from pgwake.schedules),"
+        " (select count(*) from pgwake.queues),"
+        " (select count(*) from pgwake.schedules),"
         " (select count(*) from pgwake.concurrency_limits)"
     )
     return row is not None and not any(row)

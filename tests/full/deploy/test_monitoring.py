@@ -14,7 +14,8 @@ from full.deploy.monitoring import metrics_of, queries, rules
 from full.deploy.prometheus import Prometheus
 from support import Connect, Connection, free_port, wait_for
 from support.sql.helpers import call, insert
-from support.worker.helpers import Samples, ended, fetch, in_status
+from support.worker.helpers import ended, in_status
+from support.worker.metrics import Samples, fetch
 from support.worker.processes import Diary, StartProcess
 
 pytestmark = pytest.mark.timeout(90)

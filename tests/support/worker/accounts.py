@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 from pgwake import Worker
 from support import Connection
 from support.worker import helpers
-from support.worker.helpers import Row, Samples
+from support.worker.helpers import Row
+from support.worker.metrics import Samples
 
 ADD = "update account set balance = balance + 1"
 

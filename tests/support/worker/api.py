@@ -8,7 +8,8 @@ import httpx
 
 from pgwake import Registry
 from support import free_port, wait_for
-from support.worker.helpers import embedded, quick
+from support.worker.helpers import embedded
+from support.worker.registries import quick
 
 TOKEN = "a-token-of-the-tests"  # noqa: S105, it opens a service of one test
 

@@ -1,16 +1,27 @@
 """Worker processes, each started by a test and gone when it ends."""
 
 import asyncio
+import itertools
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
-from support import Connect, Connection
+from pgwake.database.embedded import EmbeddedServer
+from support import (
+    OWNER,
+    OWNER_PASSWORD,
+    Connect,
+    Connection,
+    create_installed_database,
+    database_url,
+)
 from support.worker.commands import run_program, type_command
+from support.worker.pgbouncer import pgbouncer
 from support.worker.processes import (
     Answer,
     Diary,
@@ -19,6 +30,8 @@ from support.worker.processes import (
     WorkerProcess,
     clean_environment,
 )
+
+_serial = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +126,34 @@ async def start_application(start_process: StartProcess, database: str) -> Start
     return start
 
 
+@pytest.fixture(scope="session")
+def _spare_server(binaries: Path) -> Iterator[EmbeddedServer]:
+    settings = {"fsync": "off", "max_connections": "200"}
+    with EmbeddedServer(binaries=binaries, settings=settings) as server:
+        create_installed_database(server, "spare_template")
+        yield server
+
+
+@pytest.fixture
+def spare_server(_spare_server: EmbeddedServer) -> Iterator[EmbeddedServer]:
+    """A server to halt and restart at will: it is up again for the next test."""
+    yield _spare_server
+    try:
+        psycopg.connect(_spare_server.socket_url).close()
+    except psycopg.OperationalError:
+        _spare_server._launch()
+
+
+@pytest.fixture
+def spare_database(spare_server: EmbeddedServer) -> str:
+    """The URL of a database of the test's own in it, as its owner."""
+    name = f"spare_{next(_serial)}"
+    with psycopg.connect(spare_server.socket_url, autocommit=True) as admin:
+        admin.execute(f"alter role {OWNER} password '{OWNER_PASSWORD}'")
+        admin.execute(f"create database {name} template spare_template owner {OWNER}")
+    return database_url(spare_server, name)
+
+
 @pytest.fixture
 def pgwake_program(database: str, tmp_path: Path) -> Pgwake:
     """Run `python -m pgwake` on the test's database, to its end."""
@@ -147,3 +188,10 @@ def pgwake(typed: Pgwake, pgwake_program: Pgwake) -> Pgwake:
         return await by(command, *arguments, **variables)
 
     return run
+
+
+@pytest.fixture
+def transaction_pooler(database: str) -> Iterator[str]:
+    """The URL of the test's database through a pooler that lends transactions."""
+    with pgbouncer(database, "transaction") as url:
+        yield url

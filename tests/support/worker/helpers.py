@@ -1,19 +1,14 @@
 """What the tests of the worker share: worker processes, diaries, waits for jobs."""
 
-import asyncio
 import json
 import time
 from collections.abc import Callable
-from http.client import HTTPConnection
-from typing import Any, NamedTuple, TypeAlias
-
-from prometheus_client.metrics_core import Metric
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
+from typing import Any, TypeAlias
 
 from pgwake import Registry, Settings, Worker
 from support import Connection, wait_for
 from support.sql.helpers import insert, job
+from support.worker.metrics import wakeups
 
 Row: TypeAlias = dict[str, Any]
 
@@ -37,29 +32,6 @@ def settings(url: str, **changes: Any) -> Settings:
 def embedded(url: str, registry: Registry, **changes: Any) -> Worker:
     """A worker for this process, to be entered."""
     return Worker(settings(url, **changes), registry)
-
-
-def quick(queue: str = "default") -> Registry:
-    """A registry with one handler, "quick", that does nothing."""
-    registry = Registry()
-
-    @registry.job("quick", queue=queue)
-    async def quick() -> None: ...
-
-    return registry
-
-
-def waiting(kind: str = "wait", **options: Any) -> tuple[Registry, asyncio.Event]:
-    """A registry with one handler, and what that waits for; its result is "done"."""
-    registry = Registry()
-    go = asyncio.Event()
-
-    @registry.job(kind, **options)
-    async def wait() -> str:
-        await go.wait()
-        return "done"
-
-    return registry, go
 
 
 async def insert_some(
@@ -163,44 +135,6 @@ async def session_on_duty(connection: Connection) -> Row | None:
     return None if row is None else dict(row)
 
 
-class Samples:
-    """What /metrics shows."""
-
-    def __init__(self, text: bytes | str) -> None:
-        text = text if isinstance(text, str) else text.decode()
-        self._families: dict[str, Metric] = {
-            family.name: family for family in text_string_to_metric_families(text)
-        }
-        self.types = {name: family.type for name, family in self._families.items()}
-
-    def _samples(self, name: str, labels: dict[str, str]) -> list[Sample]:
-        family = self._families[name]
-        suffixes = {"counter": "_total", "histogram": "_count"}
-        wanted = name + suffixes.get(family.type, "")
-        return [
-            sample
-            for sample in family.samples
-            if sample.name == wanted and labels.items() <= sample.labels.items()
-        ]
-
-    def total(self, name: str, **labels: str) -> float:
-        """The sum over all samples with these labels; a histogram's count."""
-        return sum(sample.value for sample in self._samples(name, labels))
-
-    def has(self, name: str) -> bool:
-        """Whether there is any sample of it."""
-        return bool(self._samples(name, {}))
-
-    def label_values(self, name: str, label: str) -> set[str]:
-        """The values that a label has."""
-        return {sample.labels[label] for sample in self._samples(name, {})}
-
-
-def wakeups(worker: Worker, **labels: str) -> float:
-    """How often a worker has looked at a queue."""
-    return Samples(worker.metrics.render()).total("pgwake_wakeups", **labels)
-
-
 async def asleep(worker: Worker, *queues: str) -> None:
     """Wait until a worker has the bells of its queues, has looked, and sleeps.
 
@@ -218,34 +152,6 @@ async def asleep(worker: Worker, *queues: str) -> None:
         return len(seen) > 10 and len(set(seen[-10:])) == 1
 
     await wait_for(has_looked)
-
-
-def gauge(worker: Worker, name: str) -> float:
-    """The value of a gauge, summed over its labels."""
-    return Samples(worker.metrics.render()).total(f"pgwake_{name}")
-
-
-class Page(NamedTuple):
-    """An answer by HTTP."""
-
-    status: int
-    text: str
-
-
-def fetch_blocking(port: int, path: str) -> Page:
-    """Ask a worker by HTTP, and block the loop meanwhile."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return Page(answer.status, answer.read().decode())
-    finally:
-        connection.close()
-
-
-async def fetch(port: int, path: str) -> Page:
-    """Ask a worker by HTTP."""
-    return await asyncio.to_thread(fetch_blocking, port, path)
 
 
 def clock() -> float:

@@ -92,16 +92,19 @@ def sqlalchemy_url(url: str, driver: str) -> URL:
     return make_url(url).set(drivername=f"postgresql+{driver}")
 
 
+def _of_sqlalchemy(session: Any) -> Producer:
+    def transaction() -> AbstractAsyncContextManager[None]:
+        nested = session.in_transaction()
+        return _entered(session.begin_nested() if nested else session.begin())
+
+    return Producer(Queue(session), transaction)
+
+
 @asynccontextmanager
 async def of_session(url: str) -> AsyncIterator[Producer]:
     engine = sqlalchemy.create_engine(sqlalchemy_url(url, "psycopg"))
     with orm.Session(engine) as session:
-
-        def transaction() -> AbstractAsyncContextManager[None]:
-            nested = session.in_transaction()
-            return _entered(session.begin_nested() if nested else session.begin())
-
-        yield Producer(Queue(session), transaction)
+        yield _of_sqlalchemy(session)
     engine.dispose()
 
 
@@ -109,12 +112,7 @@ async def of_session(url: str) -> AsyncIterator[Producer]:
 async def of_sqlalchemy_connection(url: str) -> AsyncIterator[Producer]:
     engine = sqlalchemy.create_engine(sqlalchemy_url(url, "psycopg"))
     with engine.connect() as connection:
-
-        def transaction() -> AbstractAsyncContextManager[None]:
-            nested = connection.in_transaction()
-            return _entered(connection.begin_nested() if nested else connection.begin())
-
-        yield Producer(Queue(connection), transaction)
+        yield _of_sqlalchemy(connection)
     engine.dispose()
 
 
@@ -122,12 +120,7 @@ async def of_sqlalchemy_connection(url: str) -> AsyncIterator[Producer]:
 async def of_async_session(url: str) -> AsyncIterator[Producer]:
     engine = sqlalchemy.ext.asyncio.create_async_engine(sqlalchemy_url(url, "asyncpg"))
     async with sqlalchemy.ext.asyncio.AsyncSession(engine) as session:
-
-        def transaction() -> AbstractAsyncContextManager[None]:
-            nested = session.in_transaction()
-            return _entered(session.begin_nested() if nested else session.begin())
-
-        yield Producer(Queue(session), transaction)
+        yield _of_sqlalchemy(session)
     await engine.dispose()
 
 
@@ -135,12 +128,7 @@ async def of_async_session(url: str) -> AsyncIterator[Producer]:
 async def of_async_sqlalchemy_connection(url: str) -> AsyncIterator[Producer]:
     engine = sqlalchemy.ext.asyncio.create_async_engine(sqlalchemy_url(url, "psycopg"))
     async with engine.connect() as connection:
-
-        def transaction() -> AbstractAsyncContextManager[None]:
-            nested = connection.in_transaction()
-            return _entered(connection.begin_nested() if nested else connection.begin())
-
-        yield Producer(Queue(connection), transaction)
+        yield _of_sqlalchemy(connection)
     await engine.dispose()
 
 

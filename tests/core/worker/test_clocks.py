@@ -1,11 +1,13 @@
 """A worker whose clock is wrong: only the database's counts."""
 
+import asyncio
 import sys
 from pathlib import Path
 
 import pytest
 
 from support import Connection
+from support.sql.helpers import insert
 from support.tools import need
 from support.worker.helpers import all_ended
 from support.worker.processes import Diary, StartProcess
@@ -86,6 +88,7 @@ async def test_a_wrong_clock_moves_no_lease_and_no_due_time(
 async def test_a_clock_that_jumps_stops_nothing_and_ends_nothing(
     connection: Connection,
     start_worker: StartProcess,
+    diary: Diary,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -98,15 +101,19 @@ async def test_a_clock_that_jumps_stops_nothing_and_ends_nothing(
         patch.setattr(sys, "executable", str(program))
         worker = await start_worker("--queue", "default:9", lease=4, poll_interval=3600)
 
-    for jump in ("+1d", "-1d", "+0"):
-        # Jobs that run over the jump, longer than their lease, and one that sleeps.
-        await connection.execute(
-            "insert into pgwake.jobs (kind, payload, run_at)"
-            " select 'nap', '{\"seconds\": 5}', now() + n * interval '1 second'"
-            " from generate_series(0, 1) as n"
-        )
+    # Jobs that run over all jumps, longer than their lease, and one that sleeps.
+    await connection.execute(
+        "insert into pgwake.jobs (kind, payload, run_at)"
+        " select 'nap', '{\"seconds\": 6}', now() + n * interval '1 second'"
+        " from generate_series(0, 1) as n"
+    )
+    await diary.has(event="start")
+    for number, jump in enumerate(("+1d", "-1d", "+0")):
         clock.write_text(jump)
-        await all_ended(connection)
+        await asyncio.sleep(0.5)
+        await insert(connection, "noop")
+        await worker.logged("job completed", number + 1, kind="noop")
+    await all_ended(connection)
 
     jobs = await connection.fetch("select * from pgwake.jobs")
     assert {(job["status"], job["attempt"], job["errors"]) for job in jobs} == {

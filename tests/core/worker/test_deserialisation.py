@@ -18,7 +18,7 @@ from support.worker.processes import Pgwake
 
 PACKAGE = CHECKOUT / "worker" / "pgwake"
 # What goes between a worker and its own processes, by a socket that only they have.
-BETWEEN_PROCESSES = {"executor.py", "processes.py"}
+BETWEEN_PROCESSES = {"child.py", "pool.py"}
 FORBIDDEN_MODULES = {
     *("marshal", "shelve", "dbm", "yaml", "dill", "cloudpickle", "jsonpickle"),
     *("joblib", "copyreg", "xmlrpc"),

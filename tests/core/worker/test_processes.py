@@ -114,7 +114,7 @@ async def test_a_job_over_its_time_limit_is_killed_alone(
     connection: Connection, database: str, diary: Diary
 ) -> None:
     await set_queue(connection, backoff_base=timedelta(0))
-    neighbour = await insert(connection, "spin apart", payload={"seconds": 3})
+    neighbour = await insert(connection, "spin apart", payload={"seconds": 2})
     late = await insert(connection, "spin apart briefly", payload={"seconds": 60})
     async with with_processes(database):
         row = await ended(connection, late)

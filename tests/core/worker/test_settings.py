@@ -150,6 +150,13 @@ def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.imports == ("a.jobs", "b.jobs")
 
 
+def test_secrets_are_not_shown() -> None:
+    settings = Settings.load(database_url=URL, listen_url=URL)
+
+    for shown in (repr(settings), str(settings), settings.model_dump_json()):
+        assert "very-secret" not in shown
+
+
 @pytest.mark.parametrize(
     ("word", "parsed"),
     [

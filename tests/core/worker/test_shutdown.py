@@ -49,7 +49,7 @@ async def test_jobs_that_were_claimed_ahead_go_back_at_once(
     await connection.execute(
         "insert into pgwake.jobs (kind, payload)"
         " select 'note', '{}'::jsonb from generate_series(1, 300)"
-        " union all select 'nap', '{\"seconds\": 5}'"
+        " union all select 'nap', '{\"seconds\": 30}'"
         " union all select 'note', '{}' from generate_series(1, 300)"
     )
     await diary.has(kind="nap", event="start")
@@ -59,7 +59,7 @@ async def test_jobs_that_were_claimed_ahead_go_back_at_once(
     async def only_the_nap_is_held() -> bool:
         return await running_count(connection) == 1
 
-    await wait_for(only_the_nap_is_held, 4)  # well before the nap is over
+    await wait_for(only_the_nap_is_held)  # well before the nap is over
     assert not await connection.fetchval(
         "select count(*) from pgwake.jobs_live where status = 'pending'"
         " and (attempt <> 0 or bounce_count <> 0 or errors is not null)"

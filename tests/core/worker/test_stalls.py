@@ -46,12 +46,12 @@ async def test_a_process_that_is_stopped_is_killed_and_its_jobs_given_back(
 async def test_a_pause_of_the_whole_machine_kills_nobody(
     connection: Connection, start_worker: StartProcess, diary: Diary
 ) -> None:
-    worker = await start_worker(stall_timeout=0.5)
+    worker = await start_worker(stall_timeout=1.5)
     (pid,) = worker.children
     # First the supervisor, and it goes on last: so the child is silent for longer.
     os.kill(worker.pid, signal.SIGSTOP)
     os.kill(pid, signal.SIGSTOP)
-    await asyncio.sleep(2)  # the pause itself
+    await asyncio.sleep(3)  # the pause itself
     os.kill(worker.pid, signal.SIGCONT)
     os.kill(pid, signal.SIGCONT)
     job_id = await insert(connection, "note")
@@ -66,11 +66,11 @@ async def test_a_process_that_waits_for_the_database_is_not_killed_and_ends_when
 ) -> None:
     nobody = database.replace("127.0.0.1", "127.0.0.2")
     worker = await start_process(
-        *("-m", "pgwake", "run"), database_url=nobody, stall_timeout=0.5
+        *("-m", "pgwake", "run"), database_url=nobody, stall_timeout=1
     )
     await worker.logged("session failed", role="upkeep")
     (pid,) = worker.children
-    await asyncio.sleep(1.5)  # three times as long as it may be silent
+    await asyncio.sleep(2)  # twice as long as it may be silent
     assert is_alive(pid)
     assert not worker.log("process silent, killed")
     worker.send(signal.SIGTERM)

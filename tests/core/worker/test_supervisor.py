@@ -40,9 +40,9 @@ async def test_every_process_of_a_supervisor_ends_with_it(
     worker.send(signal.SIGTERM)
 
     assert await worker.exit_code() == 0
-    await all_ended(connection, within=1)
+    await all_ended(connection, within=5)
     for pid in worker.children:
-        await gone(pid, within=1)
+        await gone(pid, within=5)
 
 
 async def test_a_process_that_is_told_to_end_is_replaced(
@@ -69,4 +69,4 @@ async def test_a_signal_during_the_start_ends_it(
 
     assert await worker.exit_code() == 0
     for pid in worker.children:
-        await gone(pid, within=1)
+        await gone(pid, within=5)

@@ -20,7 +20,8 @@ async def test_a_delayed_job_starts_by_a_timer(
         row = await ended(connection, job_id, within=10)
         assert wakeups(worker, cause="timer") >= 1
 
-    assert timedelta(0) <= row["started_at"] - run_at < timedelta(seconds=2)
+    # Long before the poll.
+    assert timedelta(0) <= row["started_at"] - run_at < timedelta(seconds=10)
 
 
 async def test_a_job_that_is_due_sooner_moves_the_timer(

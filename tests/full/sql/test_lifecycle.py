@@ -1,6 +1,6 @@
 """Whatever two sessions do at once: no job is lost, no limit is exceeded.
 
-2,000 steps; more by `tests/run tests/full/sql/test_lifecycle.py --steps 100000`, and
+500 steps; more by `tests/run tests/full/sql/test_lifecycle.py --steps 100000`, and
 others by `--hypothesis-seed NUMBER`.
 """
 

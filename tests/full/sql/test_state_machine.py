@@ -238,7 +238,7 @@ def test_any_order_of_calls_does_what_the_model_says(
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=80,
+                max_examples=30,
                 stateful_step_count=50,
                 deadline=None,
                 derandomize=seed is None,

@@ -1,0 +1,1 @@
+"""The wake-up protocol as a model, and its checker."""

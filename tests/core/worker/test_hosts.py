@@ -13,7 +13,7 @@ from pgwake.database.connection import connect, is_transient
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.url import host_urls, url_problem
 from pgwake.doctor.connect import without_password
-from support import OWNER, OWNER_PASSWORD
+from support import OWNER, OWNER_PASSWORD, free_port
 
 PASSWORD = "p@s:s/w?r#d %25&=é"  # noqa: S105
 
@@ -30,10 +30,7 @@ def silent() -> Iterator[int]:
 @pytest.fixture
 def closed() -> int:
     """A port that refuses connections."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_port()
 
 
 async def asked(url: str, sql: str = "select current_user", **options: bool) -> str:

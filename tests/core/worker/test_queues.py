@@ -4,7 +4,7 @@ import threading
 
 from pgwake import Registry
 from support import Connection, wait_for
-from support.sql.helpers import call, insert, job
+from support.sql.helpers import insert, job
 from support.worker.helpers import (
     all_ended,
     asleep,
@@ -34,26 +34,6 @@ async def test_a_paused_queue_waits_until_it_is_resumed(
         assert (await job(connection, job_id))["status"] == "pending"
         await connection.execute("update pgwake.queues set paused_until = null")
         await ended(connection, job_id, within=10)
-
-
-async def test_a_retried_dead_letter_wakes_its_worker(
-    connection: Connection, database: str
-) -> None:
-    registry = Registry()
-    attempts = 0
-
-    @registry.job("twice", max_attempts=1)
-    async def twice() -> None:
-        nonlocal attempts
-        attempts += 1
-        if attempts == 1:
-            raise ValueError
-
-    async with embedded(database, registry):
-        job_id = await insert(connection, "twice")
-        assert (await ended(connection, job_id))["status"] == "failed"
-        await call(connection, "retry_job", job_id=job_id)
-        await in_status(connection, job_id, "completed", within=10)
 
 
 async def test_jobs_are_claimed_by_priority_then_due_time_then_id(

@@ -2,9 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from pgwake import Registry
 from support import Connection
-from support.sql.helpers import insert, job, set_queue
+from support.sql.helpers import insert, job
 from support.worker.helpers import asleep, embedded, ended
 from support.worker.metrics import wakeups
 from support.worker.registries import quick
@@ -54,23 +53,3 @@ async def test_jobs_at_both_ends_of_the_calendar_are_no_obstacle(
 
     assert row["status"] == "completed"
     assert await connection.fetchval("select count(*) from pgwake.jobs_live") == 2
-
-
-async def test_a_retry_starts_by_a_timer(connection: Connection, database: str) -> None:
-    registry = Registry()
-    attempts = 0
-
-    @registry.job("twice")
-    async def twice() -> None:
-        nonlocal attempts
-        attempts += 1
-        if attempts == 1:
-            raise ValueError
-
-    await set_queue(connection, backoff_base=timedelta(milliseconds=500))
-    async with embedded(database, registry) as worker:
-        await asleep(worker)
-        row = await ended(connection, await insert(connection, "twice"), within=10)
-        assert wakeups(worker, cause="poll") == 0
-
-    assert (row["status"], row["attempt"]) == ("completed", 2)

@@ -1,11 +1,9 @@
-"""The command line, typed in this process or run as a program."""
+"""The command line, typed in this process."""
 
-import asyncio
 import io
 import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -33,20 +31,3 @@ def type_command(environment: dict[str, str], *arguments: str) -> Answer:
         stream.flush()
         written.append(stream.buffer.getvalue().decode())
     return Answer(code, *written)
-
-
-async def run_program(
-    environment: dict[str, str], folder: Path, *arguments: str, stdin: str
-) -> Answer:
-    """Run `python -m pgwake`, to its end."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pgwake", *arguments),
-        cwd=folder,
-        env=environment,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await process.communicate(stdin.encode())
-    assert process.returncode is not None
-    return Answer(process.returncode, output.decode(), errors.decode())

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from support import (
     create_installed_database,
     database_url,
 )
-from support.worker.commands import run_program, type_command
+from support.worker.commands import type_command
 from support.worker.pgbouncer import pgbouncer
 from support.worker.processes import (
     Answer,
@@ -159,8 +160,17 @@ def pgwake_program(database: str, tmp_path: Path) -> Pgwake:
     """Run `python -m pgwake` on the test's database, to its end."""
 
     async def run(*arguments: str, stdin: str = "", **variables: str) -> Answer:
-        environment = clean_environment({"PGWAKE_DATABASE_URL": database, **variables})
-        return await run_program(environment, tmp_path, *arguments, stdin=stdin)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "pgwake", *arguments),
+            cwd=tmp_path,
+            env=clean_environment({"PGWAKE_DATABASE_URL": database, **variables}),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate(stdin.encode())
+        assert process.returncode is not None
+        return Answer(process.returncode, output.decode(), errors.decode())
 
     return run
 

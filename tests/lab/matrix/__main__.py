@@ -25,19 +25,19 @@ SERVERS = ["14", "15", "debian", "16", "17", "18", "19"]
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 # Run, woken up, restarted, stopped, crashed, asked by doctor, installed and upgraded.
 WORKER_AT_WORK = [
-    f"tests/core/worker/test_{name}.py"
+    f"tests/full/worker/test_{name}.py"
     for name in (
         "bells",
         "crashes",
         "database_faults",
         "doctor",
         "listening",
-        "operator_commands",
-        "outcomes",
         "running_upgrades",
         "shutdown",
-        "wakeups",
     )
+] + [
+    f"tests/core/worker/test_{name}.py"
+    for name in ("operator_commands", "outcomes", "wakeups")
 ]
 
 
@@ -110,7 +110,7 @@ def _rows(
         except MissingError as error:
             yield Row(name, reason=str(error))
             continue
-        paths = ["tests/core/sql", *WORKER_AT_WORK]
+        paths = ["tests/core/sql", "tests/full/sql", *WORKER_AT_WORK]
         yield _run(name, ["--pg", server, *paths], processes)
     for version in pythons:
         try:
@@ -122,7 +122,11 @@ def _rows(
             "PGWAKE_TEST_PYTHON": interpreter,
             "PGWAKE_TEST_VENV": str(CHECKOUT / f".venv-tests-{version}"),
         }
-        paths = ["tests/core/worker", "tests/core/plugin"]
+        paths = [
+            f"tests/{part}/{room}"
+            for part in ("core", "full")
+            for room in ("worker", "plugin")
+        ]
         yield _run(f"Python {version}", paths, processes, environment)
 
 

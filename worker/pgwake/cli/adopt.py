@@ -24,7 +24,7 @@ from pgwake.database.statements.install import adopt as note_adoption
 from pgwake.database.statements.operate import pause_queue
 from pgwake.database.statements.stats import list_queues
 from pgwake.errors import ConfigurationError
-from pgwake.observe.fit import adoption_problem
+from pgwake.observe.database_fit import adoption_problem
 from pgwake.settings import Settings
 
 Environment = Annotated[

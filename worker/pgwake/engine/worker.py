@@ -33,7 +33,7 @@ from pgwake.jobs.job import Job
 from pgwake.jobs.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
 from pgwake.jobs.registry import registry as default_registry
 from pgwake.jsontext import dumps
-from pgwake.observe.fit import Gate
+from pgwake.observe.database_fit import Gate
 from pgwake.observe.health import Health
 from pgwake.observe.joblog import JobLog
 from pgwake.observe.metrics import Metrics

@@ -19,7 +19,7 @@ from pgwake.http.context import Desk
 from pgwake.http.events import Hub
 from pgwake.http.pool import Pool
 from pgwake.http.server import bind, serve
-from pgwake.observe.fit import Gate
+from pgwake.observe.database_fit import Gate
 from pgwake.observe.health import Health
 from pgwake.observe.metrics import Metrics
 from pgwake.observe.sampler import SAMPLE_SECONDS, Sampler

@@ -13,9 +13,9 @@ from prometheus_client.exposition import choose_encoder
 
 from pgwake.database.statements.upkeep import Crashed
 from pgwake.jobs.job import Job
-from pgwake.observe.counters import Counts, Instants, Seconds
 from pgwake.observe.database import Survey
 from pgwake.observe.findings import Diagnosis
+from pgwake.observe.metric_types import Counts, Instants, Seconds
 from pgwake.version import __version__
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300)

@@ -25,7 +25,7 @@ from pgwake.produce.waiting import Ended, Wait
 from pgwake.tracing import tracing
 
 if TYPE_CHECKING:
-    from pgwake.produce.news import News
+    from pgwake.produce.end_listener import News
 
 T = TypeVar("T")
 
@@ -176,7 +176,7 @@ class AsyncQueue:
         wait = Wait(_id(job_id), timeout)
         if self._news is None:
             # Here, since who only enqueues needs nothing of what it imports.
-            from pgwake.produce.news import News  # noqa: PLC0415
+            from pgwake.produce.end_listener import News  # noqa: PLC0415
 
             self._news = News(self._listen_url)
         async with self._news.of(job_id) as end:

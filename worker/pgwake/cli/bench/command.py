@@ -14,7 +14,7 @@ from pgwake.cli.bench.measure import OTHERS, QUEUE, measure_round
 from pgwake.cli.bench.scratch import scratch_queue
 from pgwake.cli.bench.worker import LATENCY, NOOP
 from pgwake.cli.output import InProduction, Url, bar, cell, note, say, show, wrong_usage
-from pgwake.cli.stage import started, until_signal
+from pgwake.cli.worker_child import started, until_signal
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from pgwake.database.statements.install import get_adoption

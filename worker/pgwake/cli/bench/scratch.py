@@ -21,7 +21,7 @@ from pgwake.database.statements.operate import cancel_jobs, purge
 from pgwake.database.statements.stats import list_workers
 from pgwake.database.statements.upkeep import forget_worker, release_worker_jobs
 from pgwake.errors import ROLES_HINT, ConfigurationError, PgwakeError
-from pgwake.observe.fit import adoption_problem
+from pgwake.observe.database_fit import adoption_problem
 from pgwake.settings import Settings
 
 PRODUCTION = "production"  # the environment's name, as `pgwake adopt` notes it

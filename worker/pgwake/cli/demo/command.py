@@ -24,7 +24,7 @@ from rich.text import Text
 
 from pgwake.cli.demo.jobs import stdlib_digests
 from pgwake.cli.output import Url, printable
-from pgwake.cli.stage import WorkerChild, started, until_signal
+from pgwake.cli.worker_child import WorkerChild, started, until_signal
 from pgwake.database.connection import FAULTS, Connection, connect
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install

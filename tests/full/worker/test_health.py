@@ -31,8 +31,8 @@ async def _never(*_: object) -> None:
 def _patience_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgwake.heartbeat.SILENT_SECONDS", 3.0)
     monkeypatch.setattr("pgwake.observe.health.DATABASE_SECONDS", 2.0)
-    monkeypatch.setattr("pgwake.observe.fit.OPEN_SECONDS", 0.2)
-    monkeypatch.setattr("pgwake.observe.fit.SHUT_SECONDS", 0.2)
+    monkeypatch.setattr("pgwake.observe.database_fit.OPEN_SECONDS", 0.2)
+    monkeypatch.setattr("pgwake.observe.database_fit.SHUT_SECONDS", 0.2)
     monkeypatch.setattr("pgwake.engine.worker.FLUSH_DEADLINE", 0.5)
 
 

@@ -67,8 +67,8 @@ misfits = pytest.mark.parametrize("misfit", MISFITS.values(), ids=MISFITS)
 async def _it_looks_often(
     monkeypatch: pytest.MonkeyPatch, connection: Connection
 ) -> None:
-    monkeypatch.setattr("pgwake.observe.fit.OPEN_SECONDS", 0.1)
-    monkeypatch.setattr("pgwake.observe.fit.SHUT_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.observe.database_fit.OPEN_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.observe.database_fit.SHUT_SECONDS", 0.1)
     monkeypatch.setattr("pgwake.engine.upkeep.MISFIT_SECONDS", 0.1)
     await connection.execute(PRODUCTION)
 
@@ -155,8 +155,8 @@ async def test_a_worker_waits_for_its_rights(
 async def test_what_does_not_fit_is_said_again_but_not_at_each_look(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.observe.fit.SHUT_SECONDS", 0.01)
-    monkeypatch.setattr("pgwake.observe.fit.SAY_SECONDS", 0.3)
+    monkeypatch.setattr("pgwake.observe.database_fit.SHUT_SECONDS", 0.01)
+    monkeypatch.setattr("pgwake.observe.database_fit.SAY_SECONDS", 0.3)
     await connection.execute(MISFITS["copy"].make)
     begun = monotonic()
     with capture_logs() as logs:
@@ -225,7 +225,7 @@ async def test_a_worker_in_an_application_that_can_not_start_says_why(
 async def test_claims_that_find_a_copy_first_are_not_repeated_at_each_notification(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgwake.observe.fit.OPEN_SECONDS", 3600.0)
+    monkeypatch.setattr("pgwake.observe.database_fit.OPEN_SECONDS", 3600.0)
     port = free_port()
     await connection.execute(
         "insert into pgwake.queues (name, wakeups) values ('default', 'always')"

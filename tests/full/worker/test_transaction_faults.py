@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from core.worker.test_database_faults import connected
+from full.worker.test_database_faults import connected
 from pgwake import Job, Registry
 from pgwake.database.embedded import EmbeddedServer
 from support import Connection, wait_for

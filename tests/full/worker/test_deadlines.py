@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.worker.test_database_faults import connected
+from full.worker.test_database_faults import connected
 from pgwake import Job, Registry
 from pgwake.database.connection import Connection as OurConnection
 from pgwake.database.embedded import EmbeddedServer

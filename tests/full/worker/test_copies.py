@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from core.worker.test_gate import supervised
+from full.worker.test_gate import supervised
 from pgwake import Job, Registry
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.jobs.registry import WEBHOOK_KIND
@@ -30,7 +30,7 @@ async def test_a_restored_dump_mails_nobody_until_it_is_adopted(
     monkeypatch: pytest.MonkeyPatch,
     pgwake: Pgwake,
 ) -> None:
-    monkeypatch.setattr("pgwake.observe.fit.SHUT_SECONDS", 0.1)
+    monkeypatch.setattr("pgwake.observe.database_fit.SHUT_SECONDS", 0.1)
     second = timedelta(seconds=1)
     await call(connection, "adopt", environment="production")
     await set_queue(connection, webhook="http://example.org")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from structlog.testing import capture_logs
 
-from core.worker.test_http import answers
+from full.worker.test_http import answers
 from pgwake import Registry, Worker
 from pgwake.database.install import install
 from pgwake.errors import ConfigurationError

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from core.worker.test_http import answers
+from full.worker.test_http import answers
 from pgwake import Registry, Worker
 from pgwake.database.embedded import EmbeddedServer
 from support import Connect, Connection, free_port

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from core.worker.test_http import answers
+from full.worker.test_http import answers
 from pgwake.database.embedded import EmbeddedServer
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert

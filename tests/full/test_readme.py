@@ -10,6 +10,7 @@ import pytest
 
 from pgwake.database.embedded import EmbeddedServer
 from support.readme import CHECKOUT, READMES, with_tables
+from support.tools import need
 
 IDS = [str(path.relative_to(CHECKOUT)) for path in READMES]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -44,6 +45,8 @@ def test_tests_that_a_readme_names_exist() -> None:
 def test_examples_print_what_is_shown(
     path: Path, database: str, admin_url: str, server: EmbeddedServer, tmp_path: Path
 ) -> None:
+    if "promtool" in path.read_text():
+        need("promtool")
     environment = {
         **os.environ,
         "PGWAKE_DATABASE_URL": database,

@@ -37,6 +37,7 @@ async def test_every_query_of_the_runbook_runs(connection: Connection) -> None:
         await connection.execute(query)
 
 
+@pytest.mark.usefixtures("role_url")  # the roles are there: init --roles makes none
 def test_every_command_of_the_runbook_runs(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

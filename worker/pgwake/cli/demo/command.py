@@ -214,7 +214,9 @@ async def _play(
 
     with Live(console=show.console, auto_refresh=False, transient=True) as live:
         await worker.wait_until(are_done, RUN_SECONDS, POLL_SECONDS)
-    show.console.print(frame(await demo.counts(connection, ids)))
+    last = await demo.counts(connection, ids)
+    del last["jobs/s"]  # of the last second: no figure of the run
+    show.console.print(frame(last))
     all_hold = True
     outcomes = await demo.outcomes(connection, ids)
     for name, holds, finding in _checks(outcomes, list(digests.values())):

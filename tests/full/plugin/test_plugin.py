@@ -118,13 +118,15 @@ def run(
     for name in list(os.environ):
         if name.startswith(("PGWAKE_", "PYTEST_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others take seconds
     pytester.makepyfile(shop=SHOP, conftest=CONFTEST)
     pytester.makeini(INI)
 
     def run(text: str, *options: str, url: str | None = server.url) -> pytest.RunResult:
         pytester.makepyfile(test_shop=textwrap.dedent(text))
         given = ["--pgwake-database", url] if url else []
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *given, *options)
+        plugins = ["-p", "asyncio", "-p", "xdist", "-p", "no:cacheprovider"]
+        return pytester.runpytest_subprocess(*plugins, *given, *options)
 
     return run
 

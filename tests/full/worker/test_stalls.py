@@ -155,7 +155,7 @@ async def test_a_worker_that_comes_back_starts_nothing_whose_lease_is_lost(
 async def test_a_blocked_loop_keeps_its_leases_and_gives_back_what_is_unstarted(
     connection: Connection, start_worker: StartProcess, diary: Diary, database: str
 ) -> None:
-    worker = await start_worker("--queue", "default:1", lease=3)
+    worker = await start_worker("--queue", "default:1", lease=6)
     registry = Registry()
     registry.job("note")(lambda: None)
     rounds = 0

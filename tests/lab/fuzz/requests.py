@@ -28,7 +28,6 @@ PATHS = [
     *("/metrics", "//", "/%2e%2e/%2e%2e/etc/passwd", "/api/jobs/1;a=b", "/%FF", "*"),
     *("/page/../server.py", "http://elsewhere/api/jobs", "/favicon.ico", "/api/jobs#1"),
 ]
-PLAIN = ["/healthz", "/readyz", "/metrics"]
 HEADERS = [
     *("Content-Type: text/plain", "Content-Type: application/json; charset=latin-1"),
     *("Content-Type: APPLICATION/JSON; charset=utf-8", "Content-Encoding: gzip"),

@@ -1,7 +1,6 @@
 """Real PostgreSQL for every test: one server a session, one database a test."""
 
 import contextlib
-import math
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -48,16 +47,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--upgrade-rounds", type=int, default=2)
     parser.addoption("--steps", type=int, default=500, help="of test_lifecycle.py")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files whose tests may take longest, which else would end alone."""
-    patience: dict[Path, float] = {}
-    for item in items:
-        mark = item.get_closest_marker("timeout")
-        seconds = mark.args[0] or math.inf if mark else 20
-        patience[item.path] = max(patience.get(item.path, 0), seconds)
-    items.sort(key=lambda item: -patience[item.path])
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -49,3 +49,5 @@ install_package() {
 make_venv
 install_package
 export PATH=$venv/bin:$PATH
+# The tests start a thousand interpreters: each would compile what it imports once more.
+unset PYTHONDONTWRITEBYTECODE

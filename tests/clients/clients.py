@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from support import wait_for
+from support import PATIENCE, wait_for
 from support.tools import unpacked
-from support.worker.helpers import PATIENCE
 from support.worker.processes import clean_environment
 
 HERE = Path(__file__).parent

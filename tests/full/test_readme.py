@@ -40,7 +40,6 @@ def test_tests_that_a_readme_names_exist() -> None:
         assert named <= there, named - there
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", READMES, ids=IDS)
 def test_examples_print_what_is_shown(
     path: Path, database: str, admin_url: str, server: EmbeddedServer, tmp_path: Path

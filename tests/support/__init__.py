@@ -30,6 +30,8 @@ LOGINS = {
 }
 LOGIN_PASSWORD = "app"  # noqa: S105, as the owner's
 
+PATIENCE = 60.0  # seconds; what takes longer on a busy machine is broken
+
 RoleUrl: TypeAlias = Callable[[str], str]
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -42,7 +44,7 @@ class Connect(Protocol):
 
 async def wait_for(
     condition: Callable[[], object],
-    timeout: float = 15,  # noqa: ASYNC109, a caller's own would hide what was awaited
+    timeout: float = PATIENCE,  # noqa: ASYNC109, a caller's own would hide what was awaited
 ) -> None:
     """Ask until the answer, awaited if it can be, is true; for what sets no event."""
     try:

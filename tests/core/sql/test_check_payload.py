@@ -393,7 +393,6 @@ DEFS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.timeout(120)
 def test_it_takes_exactly_what_the_specification_takes(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as db:
 

@@ -47,7 +47,6 @@ async def test_two_batches_take_turns(
     assert "lease_lost" not in outcomes[0]
 
 
-@pytest.mark.timeout(60)
 async def test_overlapping_batches_sweeps_and_purges_never_deadlock(
     connect: Connect, db: Connection, admin_url: str
 ) -> None:

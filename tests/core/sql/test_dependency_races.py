@@ -288,7 +288,6 @@ async def test_a_child_is_refused_whose_parent_nobody_else_sees_yet(
     assert await claimed_ids(db) == [joined]
 
 
-@pytest.mark.timeout(60)
 async def test_whoever_ends_claims_and_adds_at_once_every_child_runs_once_in_order(
     connect: Connect, db: Connection
 ) -> None:

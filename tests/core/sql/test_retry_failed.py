@@ -290,7 +290,6 @@ async def test_two_who_bring_the_same_keys_back_take_turns(
     assert answers == [["retried", "conflict", "retried"], ["conflict"] * 3]
 
 
-@pytest.mark.timeout(60)
 async def test_redrives_and_purges_at_once_take_each_job_once(
     connect: Connect, db: Connection
 ) -> None:

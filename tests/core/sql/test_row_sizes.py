@@ -19,7 +19,6 @@ async def size(db: Connection, job_id: int) -> int:
     return count
 
 
-@pytest.mark.timeout(60)
 async def test_a_job_that_snoozes_and_fails_for_ever_does_not_grow(
     db: Connection,
 ) -> None:

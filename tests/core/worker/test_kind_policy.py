@@ -11,8 +11,6 @@ from support.sql.helpers import insert, job, set_queue
 from support.worker.helpers import asleep, embedded, ended, reasons
 from support.worker.registries import quick, waiting
 
-pytestmark = pytest.mark.timeout(90)
-
 QUICK = {"backoff_base": 0.001, "backoff_jitter": 0}
 SET = "update pgwake.kinds set {} where name = 'fail'"
 

@@ -6,7 +6,6 @@ import json
 import signal
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from rich.console import Console
 
 from pgwake.cli.output import table
@@ -16,8 +15,6 @@ from support.worker.helpers import asleep, embedded, ended, in_status
 from support.worker.metrics import wakeups
 from support.worker.processes import Answer, Pgwake, StartProcess
 from support.worker.registries import quick
-
-pytestmark = pytest.mark.timeout(60)  # each command is a process
 
 
 async def report(
@@ -196,7 +193,7 @@ async def test_a_drain_waits_for_what_runs(
         found = await connection.fetchval("select paused_until from pgwake.queues")
         return found is not None
 
-    await wait_for(is_paused, 20)
+    await wait_for(is_paused)
     other = await connect()
     await call(other, "complete_job", job_id=held["id"], lease_id=held["lease_id"])
     assert (await task).json["is_drained"] is True
@@ -324,7 +321,7 @@ async def test_a_worker_shows_itself_while_it_is_there(
         return [dict(row) for row in rows]
 
     process = await start_worker("--queue", "default:2", "--queue", "mail")
-    await wait_for(listed, 20)
+    await wait_for(listed)
     (worker,) = await listed()
     assert worker["pid"] == process.children[0]
     assert worker["queues"] == ["default", "mail"]

@@ -108,7 +108,7 @@ async def test_many_snoozes_at_once_keep_each_their_delay(
         " from generate_series(1, 200) as n"
     )
     async with embedded(database, registry, queues="default:50") as worker:
-        await wait_for(lambda: released_total(worker, "snooze") == 200, 10)
+        await wait_for(lambda: released_total(worker, "snooze") == 200)
     off = await connection.fetchval(
         "select max(abs(extract(epoch from run_at - now())"
         " - (payload->>'seconds')::int)) from pgwake.jobs"

@@ -81,7 +81,7 @@ async def test_a_kind_that_nobody_here_handles_goes_back_unburnt_and_later(
         return bool((await job(connection, job_id))["bounce_count"] >= 2)
 
     async with embedded(database, registry):
-        await wait_for(bounced_twice, 10)
+        await wait_for(bounced_twice)
         row = await in_status(connection, job_id, "pending")
 
     assert (row["attempt"], row["errors"]) == (0, None)
@@ -100,7 +100,7 @@ async def test_another_worker_gets_what_this_one_does_not_handle(
 
     job_id = await insert(connection, "new", max_attempts=1)
     async with embedded(database, registry):
-        await wait_for(lambda: _bounced(connection, job_id), 10)
+        await wait_for(lambda: _bounced(connection, job_id))
         async with embedded(database, other):
             row = await ended(connection, job_id)
 

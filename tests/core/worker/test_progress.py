@@ -22,7 +22,7 @@ async def shows(connection: Connection, job_id: int, progress: Any) -> None:
     async def is_there() -> bool:
         return bool((await job(connection, job_id))["progress"] == progress)
 
-    await wait_for(is_there, 10)
+    await wait_for(is_there)
 
 
 @pytest.mark.parametrize("how", ["async", "thread"])

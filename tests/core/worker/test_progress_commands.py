@@ -2,13 +2,9 @@
 
 import json
 
-import pytest
-
 from support import Connection
 from support.sql.helpers import running
 from support.worker.processes import Pgwake
-
-pytestmark = pytest.mark.timeout(60)  # each command is a process
 
 
 async def with_progress(connection: Connection, progress: object) -> int:

@@ -31,4 +31,4 @@ async def test_more_than_a_step_of_retention_removes_is_not_left_for_a_minute(
         )
 
     async with embedded(database, quick()):
-        await wait_for(are_gone, 15)
+        await wait_for(are_gone)

@@ -11,9 +11,6 @@ from support import Connection, wait_for
 from support.sql.helpers import insert, set_queue
 from support.worker.helpers import embedded, ended, insert_some, reasons, run
 
-pytestmark = pytest.mark.timeout(90)
-
-
 DATABASE_ERRORS = [
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
@@ -69,7 +66,7 @@ async def test_jobs_that_fail_together_do_not_come_back_together(
         )
 
     async with embedded(database, registry):
-        await wait_for(all_have_failed, 15)
+        await wait_for(all_have_failed)
     busiest = await connection.fetchval(
         "select max(n) from (select count(*) as n from pgwake.jobs_live"
         " group by date_bin('6 minutes', run_at, '2000-01-01')) as tenths"

@@ -3,13 +3,9 @@
 import asyncio
 from datetime import datetime, timedelta
 
-import pytest
-
 from support import Connection
 from support.sql.helpers import Row, call, rows
 from support.worker.processes import Pgwake
-
-pytestmark = pytest.mark.timeout(60)  # each command is a process
 
 
 async def the_only_one(connection: Connection) -> Row:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from clients.clients import ALONE, LANGUAGES, POLLING, Clients
-from support import Connection, wait_for
+from support import PATIENCE, Connection, wait_for
 from support.sql.helpers import call, insert, job
-from support.worker.helpers import PATIENCE, all_ended
+from support.worker.helpers import all_ended
 
 NOTE_EXTENSIONS = """
 create table extensions (job_id bigint);

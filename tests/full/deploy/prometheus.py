@@ -56,7 +56,7 @@ class Prometheus:
             cwd=directory,
         )
         prometheus = cls(process, port)
-        await wait_for(prometheus._is_ready, 20)
+        await wait_for(prometheus._is_ready)
         return prometheus
 
     async def _is_ready(self) -> bool:

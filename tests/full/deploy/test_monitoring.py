@@ -18,8 +18,6 @@ from support.worker.helpers import ended, in_status
 from support.worker.metrics import Samples, fetch
 from support.worker.processes import Diary, StartProcess
 
-pytestmark = pytest.mark.timeout(90)
-
 StartPrometheus: TypeAlias = Callable[..., Awaitable[Prometheus]]
 
 VARIABLES = {
@@ -127,7 +125,7 @@ async def test_every_panel_and_every_rule_finds_what_it_asks_for(
     async with load(await connect()):
         await mishaps(await connect(), diary, tmp_path)
         try:
-            await wait_for(all_answer, 60)
+            await wait_for(all_answer)
         except AssertionError:
             raise AssertionError(f"no data: {empty}") from None
         pages = [await fetch(port + n, "/metrics") for n in range(2)]
@@ -173,13 +171,13 @@ async def test_an_alert_fires_and_is_over_when_a_worker_comes(
         return bool(await prometheus.alerts("PgwakeNoWorkerAnswers", job="pgwake"))
 
     await insert(connection, queue="orders")
-    await wait_for(fires, 30)
+    await wait_for(fires)
     assert not await nobody_answers()
     await start_worker(queues="orders:1")
-    await wait_for(is_over, 30)
+    await wait_for(is_over)
     workers.send(signal.SIGTERM)
     assert await workers.exit_code() == 0
-    await wait_for(nobody_answers, 10)
+    await wait_for(nobody_answers)
 
 
 async def test_each_loop_that_is_broken_alerts_until_it_is_mended(
@@ -208,7 +206,7 @@ async def test_each_loop_that_is_broken_alerts_until_it_is_mended(
             return firing & loops == expected
 
         try:
-            await wait_for(so, 40)
+            await wait_for(so)
         except AssertionError:
             raise AssertionError(f"{firing}, not {expected}") from None
 

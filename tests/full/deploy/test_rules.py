@@ -4,14 +4,11 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
 import yaml
 
 from full.deploy.monitoring import PROMETHEUS, Json, alerts, records_of, rules
 from support import CHECKOUT
 from support.tools import need
-
-pytestmark = pytest.mark.timeout(60)
 
 INTERVAL = 15
 

@@ -89,12 +89,11 @@ async def ended(database: str, order: int) -> str:
         status = answer(database, f"select status from shop.orders where id = {order}")
         return status[0][0] in ("done", "failed")
 
-    await wait_for(is_ended, 30)
+    await wait_for(is_ended)
     rows = answer(database, f"select status from shop.orders where id = {order}")
     return str(rows[0][0])
 
 
-@pytest.mark.timeout(60)
 async def test_a_paid_order_ends_right_though_worker_and_database_are_killed(
     own_server: EmbeddedServer,
     own_database: str,
@@ -155,7 +154,7 @@ async def wait_for_taken(database: str, count: int) -> None:
         )
         return rows == [(count,)]
 
-    await wait_for(are_taken, 15)
+    await wait_for(are_taken)
 
 
 async def test_an_order_that_can_not_be_filled_has_failed_and_is_not_reported(
@@ -178,6 +177,6 @@ async def test_an_order_that_can_not_be_filled_has_failed_and_is_not_reported(
                 own_database, f"select status from pgwake.jobs where id = {report}"
             ) == [("cancelled",)]
 
-        await wait_for(is_cancelled, 15)
+        await wait_for(is_cancelled)
     rows = answer(own_database, "select pieces from shop.stock where item = 'pear'")
     assert rows == [(5,)]

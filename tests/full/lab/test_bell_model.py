@@ -13,9 +13,6 @@ from lab.model.check import (
     search,
 )
 
-# Half a minute of the machine's own; tests beside it can make that two.
-pytestmark = pytest.mark.timeout(300)
-
 
 def test_no_job_is_left_while_a_worker_sleeps(tmp_path: Path) -> None:
     """Small; python -m tests.lab.model has the full sizes."""

@@ -43,7 +43,6 @@ SHOWN = {
 }
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("benchmark", SMALL)
 def test_each_benchmark_measures_and_writes_its_figures(
     benchmark: str, server: EmbeddedServer, tmp_path: Path

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from lab.chaos.campaign import Plan, run
 from lab.chaos.load import prepare
 from lab.chaos.run import Run
@@ -12,7 +10,6 @@ from pgwake.database.embedded import EmbeddedServer
 from support import Connect
 
 
-@pytest.mark.timeout(180)
 async def test_whatever_is_done_to_workers_network_and_server_the_account_closes(
     own_server: EmbeddedServer, own_database: str, connect: Connect, tmp_path: Path
 ) -> None:

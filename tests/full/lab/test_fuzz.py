@@ -16,7 +16,6 @@ from support import RoleUrl
 INPUTS = {"sql": 200, "insert": 120, "http": 200, "cli": 60}
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("name", DOORS)
 def test_whatever_is_put_in_good_jobs_run_and_the_books_agree(
     database: str, role_url: RoleUrl, tmp_path: Path, name: str

@@ -1,9 +1,6 @@
-import pytest
-
 from lab.chaos.limits import run
 
 
-@pytest.mark.timeout(120)
 async def test_no_limit_is_exceeded_under_sixteen_claimers(database: str) -> None:
     account = await run(database, jobs=2_000, keys=50)
 

@@ -65,7 +65,7 @@ async def test_the_server_is_told_of_a_half_open_connection_when_it_is_over(
             "select exists (select from pg_stat_activity where pid = $1)", pid
         )
 
-    await wait_for(is_gone, 10)
+    await wait_for(is_gone)
 
 
 async def test_what_goes_to_the_server_is_held_and_arrives_late(
@@ -96,7 +96,7 @@ async def test_what_comes_from_the_server_is_held_though_it_has_done_its_work(
     async def is_written() -> bool:
         return bool(await connection.fetchval("select count(*) from notes"))
 
-    await wait_for(is_written, 10)
+    await wait_for(is_written)
     assert not writing.done()
     await relay.heal()
     assert await writing == "INSERT 0 1"

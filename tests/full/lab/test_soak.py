@@ -134,7 +134,6 @@ def test_where_no_process_lives_long_nothing_is_said_of_them() -> None:
     assert finding.grows is None
 
 
-@pytest.mark.timeout(180)
 def test_a_short_soak_has_every_line_and_its_account_closes(
     own_server: EmbeddedServer, tmp_path: Path
 ) -> None:

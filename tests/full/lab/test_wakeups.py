@@ -1,9 +1,6 @@
-import pytest
-
 from lab.chaos.wakeups import run
 
 
-@pytest.mark.timeout(150)
 async def test_no_worker_sleeps_over_a_job(database: str) -> None:
     account = await run(database, jobs=2_000, seed=7)
 

@@ -12,11 +12,10 @@ from typing import TypeAlias
 
 from pgwake import Settings
 from pgwake.http.serve import Web
-from support import free_port
+from support import PATIENCE, free_port
 from support.worker.processes import clean_environment
 
 TOKEN = "a-token-of-the-tests-own"  # noqa: S105, for a server that lives as long
-PATIENCE = 15.0  # seconds
 
 
 class Site:

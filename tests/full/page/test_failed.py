@@ -1,14 +1,11 @@
 """The dead letters."""
 
 import psycopg
-import pytest
 from playwright.sync_api import expect
 
 from full.page.browsing import Visit
 from full.page.queueing import failed, insert, status
 from full.page.serving import TOKEN, Site
-
-pytestmark = pytest.mark.timeout(40)
 
 
 def test_a_group_is_retried_once_it_is_confirmed_how_many(

@@ -57,7 +57,6 @@ def test_a_file_asks_for_nothing_from_elsewhere_and_makes_no_html(name: str) -> 
     assert not re.search(r"style=|<script>|<style|\bon[a-z]+=", code)
 
 
-@pytest.mark.timeout(60)
 def test_the_wheel_carries_the_page(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     into = ["--no-build-isolation", "--wheel-dir", str(tmp_path), str(CHECKOUT)]

@@ -8,8 +8,6 @@ from full.page.browsing import Visit
 from full.page.queueing import Session, failed, insert
 from full.page.serving import TOKEN, Site
 
-pytestmark = pytest.mark.timeout(40)
-
 MARKUP = (
     'javascript:alert(1)//"><svg onload=alert(2)><img src=x onerror=alert(3)>'
     "<script>alert(4)</script>{{7*7}}${7*7}"

@@ -1,14 +1,11 @@
 """The list of jobs, and one job."""
 
 import psycopg
-import pytest
 from playwright.sync_api import expect
 
 from full.page.browsing import Visit
 from full.page.queueing import completed, failed, insert, insert_many, running, status
 from full.page.serving import TOKEN, Site
-
-pytestmark = pytest.mark.timeout(40)
 
 
 def test_filters_stand_in_the_address_so_that_back_undoes_them(

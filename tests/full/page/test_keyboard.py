@@ -1,14 +1,11 @@
 """All of it can be done without a mouse."""
 
 import psycopg
-import pytest
 from playwright.sync_api import Page, expect
 
 from full.page.browsing import Visit
 from full.page.queueing import failed, insert, status
 from full.page.serving import TOKEN, Site
-
-pytestmark = pytest.mark.timeout(40)
 
 
 def tab_to(page: Page, name: str, limit: int = 40) -> None:

@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 
 import psycopg
-import pytest
 from playwright.sync_api import Page, expect
 
 from full.page.browsing import Visit
@@ -12,8 +11,6 @@ from full.page.queueing import insert, insert_many, progress
 from full.page.serving import TOKEN, Site, StartSite
 from pgwake.database.embedded import EmbeddedServer
 from support import free_port
-
-pytestmark = pytest.mark.timeout(60)
 
 AWAY = "ERR_(CONNECTION_REFUSED|CONNECTION_RESET|INCOMPLETE_CHUNKED|EMPTY_RESPONSE)"
 

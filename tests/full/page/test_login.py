@@ -1,13 +1,10 @@
 """Who gets in."""
 
 import psycopg
-import pytest
 from playwright.sync_api import Page, expect
 
 from full.page.browsing import Visit
 from full.page.serving import TOKEN, Site
-
-pytestmark = pytest.mark.timeout(40)
 
 
 def test_a_wrong_token_is_refused_and_the_right_one_opens_the_page(

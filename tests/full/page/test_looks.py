@@ -11,8 +11,6 @@ from full.page.browsing import Visit
 from full.page.queueing import failed, insert, insert_many, progress, running
 from full.page.serving import TOKEN, Site
 
-pytestmark = pytest.mark.timeout(40)
-
 # Of every text that is shown: its contrast with what is behind it, as WCAG 2.2 counts.
 CONTRAST = """() => {
   const canvas = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});

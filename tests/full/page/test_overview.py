@@ -1,14 +1,11 @@
 """The queues: counts, charts, filter, pause."""
 
 import psycopg
-import pytest
 from playwright.sync_api import Page, expect
 
 from full.page.browsing import Visit
 from full.page.queueing import completed, failed, insert, insert_many, running
 from full.page.serving import TOKEN, Site, StartSite
-
-pytestmark = pytest.mark.timeout(40)
 
 
 def test_an_empty_installation_says_how_to_begin(page: Page) -> None:

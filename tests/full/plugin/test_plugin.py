@@ -12,8 +12,6 @@ import pytest
 from pgwake.database.embedded import EmbeddedServer
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.timeout(120)  # each test runs pytest
-
 SHOP = """
 import asyncio
 from datetime import timedelta

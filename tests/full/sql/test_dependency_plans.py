@@ -13,7 +13,7 @@ from support.sql.helpers import call, claim, claim_batch, insert, pairs
 from support.sql.plans import Case, Explained, buffers, check_case
 
 # No dead rows of other tests.
-pytestmark = [pytest.mark.timeout(120), pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 LEASE = "00000000-0000-0000-0000-000000000001"
 # Job 0 completed, 1 runs, 2 failed; the others wait in a queue of their own, each for

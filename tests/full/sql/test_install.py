@@ -165,7 +165,6 @@ async def test_the_python_installer_and_psql_make_the_same(
     assert await contents(other, CATALOG) == await contents(db, CATALOG)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("way", ["psql", "python"])
 async def test_twelve_installers_at_the_same_instant_all_succeed(
     server: EmbeddedServer,

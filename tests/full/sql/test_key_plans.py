@@ -13,7 +13,7 @@ from support.sql.helpers import call, claim, claim_batch, insert, pairs, set_que
 from support.sql.plans import Case, Explained, buffers, check_case
 
 # No dead rows of other tests.
-pytestmark = [pytest.mark.timeout(120), pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 # Key "a": half of it is scheduled at a higher priority, the others are due. Key "full"
 # has no room. Keys 1 to 20 have a job each.

@@ -16,8 +16,6 @@ from support import database_url
 from support.sql.fixtures import fixture
 from support.sql.plans import Case, Explained, check_case
 
-pytestmark = pytest.mark.timeout(120)
-
 # 20 queues of 5 priorities; "later" has a few due ones behind what is scheduled at the
 # same and at a higher priority, "future" none; "few" has ten jobs.
 FILL = """

@@ -247,7 +247,6 @@ async def buffers(db: Connection) -> int:
 
 
 @pytest.mark.own_database
-@pytest.mark.timeout(120)
 async def test_a_million_jobs_cost_as_much_as_a_hundred(db: Connection) -> None:
     await insert_many(db, 100)
     few = await buffers(db)

@@ -5,15 +5,12 @@ import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import httpx
-import pytest
 
 from pgwake import Job, Registry
 from support import Connection
 from support.sql.helpers import insert, job, job_in, status
 from support.worker.api import problem, serving
 from support.worker.helpers import ended, in_status
-
-pytestmark = pytest.mark.timeout(60)
 
 NAMES = (
     "q",

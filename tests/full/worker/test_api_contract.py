@@ -4,8 +4,6 @@ import asyncio
 import sys
 from pathlib import Path
 
-import pytest
-
 from support import Connection
 from support.sql.helpers import job_in
 from support.worker.api import TOKEN, serving
@@ -13,7 +11,6 @@ from support.worker.api import TOKEN, serving
 CONFIG = Path(__file__).parent / "schemathesis.toml"
 
 
-@pytest.mark.timeout(180)
 async def test_the_service_does_what_its_document_says(
     connection: Connection, database: str, tmp_path: Path
 ) -> None:

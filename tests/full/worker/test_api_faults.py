@@ -14,8 +14,6 @@ from support.sql.helpers import insert, status
 from support.worker.api import TOKEN, answers, client, problem, serving
 from support.worker.processes import StartProcess
 
-pytestmark = pytest.mark.timeout(60)
-
 READS = (
     "/api/queue/stats",
     "/api/queue/active-tasks",
@@ -35,7 +33,6 @@ async def waiting_sessions(connection: Connection) -> int:
     return count
 
 
-@pytest.mark.timeout(90)
 async def test_without_the_database_answers_are_503_until_it_is_back(
     spare_server: EmbeddedServer, spare_database: str
 ) -> None:
@@ -58,7 +55,6 @@ async def test_without_the_database_answers_are_503_until_it_is_back(
         assert (await api.post("/queues/q/push", json={"kind": "a"})).status_code == 201
 
 
-@pytest.mark.timeout(60)
 async def test_a_restart_between_two_requests_is_not_noticed(
     spare_server: EmbeddedServer, spare_database: str
 ) -> None:
@@ -83,13 +79,13 @@ async def test_a_session_that_is_ended_under_a_question_is_replaced(
         async with connection.transaction():
             await connection.execute("lock table pgwake.jobs_live")
             asking = asyncio.create_task(api.get(f"/api/jobs/{job_id}"))
-            await wait_for(lambda: waiting_sessions(observer), 10)
+            await wait_for(lambda: waiting_sessions(observer))
             ended = await observer.fetch(
                 "select pid, pg_terminate_backend(pid, 5000) from pg_stat_activity"
                 " where datname = current_database() and application_name like '%/http'"
             )
             assert len(ended) == 1
-            await wait_for(lambda: waiting_sessions(observer), 10)
+            await wait_for(lambda: waiting_sessions(observer))
         assert (await asking).status_code == 200
 
 
@@ -123,14 +119,14 @@ async def test_a_client_that_leaves_takes_its_question_along(
                 asking = asyncio.create_task(
                     api.post("/queues/q/push", json={"kind": "a"})
                 )
-                await wait_for(lambda: waiting_sessions(observer), 10)
+                await wait_for(lambda: waiting_sessions(observer))
                 asking.cancel()
                 await asyncio.wait({asking})
 
                 async def none_waits() -> bool:
                     return await waiting_sessions(observer) == 0
 
-                await wait_for(none_waits, 10)
+                await wait_for(none_waits)
         assert len((await api.get("/api/jobs")).json()["jobs"]) == 1
 
 
@@ -153,7 +149,7 @@ async def test_a_client_that_leaves_before_its_transaction_is_known_leaves_none(
         assert await pool.read(ask) == 1
         relay.block("from the server")  # so that the answer to BEGIN is not heard
         asking = asyncio.create_task(pool.read(ask))
-        await wait_for(has_begun, 10)
+        await wait_for(has_begun)
         asking.cancel()
         await asyncio.sleep(0)
         await relay.heal()
@@ -186,7 +182,7 @@ async def test_the_api_has_at_most_four_sessions(
             async def four_wait() -> bool:
                 return await waiting_sessions(observer) == 4
 
-            await wait_for(four_wait, 10)
+            await wait_for(four_wait)
             assert await sessions() == 4
             # What needs no database does not wait for it.
             assert (await api.get("/api/queue/history")).status_code == 200

@@ -8,15 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
-import pytest
 
 from pgwake import Registry
 from support import Connection
 from support.sql.helpers import insert, job, job_in, running
 from support.worker.api import problem, serving
 from support.worker.helpers import ended
-
-pytestmark = pytest.mark.timeout(60)
 
 JSON = {"Content-Type": "application/json"}
 

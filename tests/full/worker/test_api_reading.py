@@ -15,8 +15,6 @@ from support.sql.helpers import call, insert, job_in, pair, running
 from support.worker.api import problem, serving
 from support.worker.helpers import all_ended
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def reported(api: httpx.AsyncClient) -> None:
     """Wait until the worker has reported itself, a moment after its start."""
@@ -116,7 +114,7 @@ async def test_history_is_what_the_worker_has_sampled(
         async def has_samples() -> bool:
             return len((await api.get("/api/queue/history")).json()["at"]) > 2
 
-        await wait_for(has_samples, 20)
+        await wait_for(has_samples)
         found = (await api.get("/api/queue/history")).json()
     assert found["interval_seconds"] == 10
     a = next(queue for queue in found["queues"] if queue["queue"] == "a")

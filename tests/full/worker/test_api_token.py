@@ -1,11 +1,7 @@
 """Who may ask the HTTP API: whoever has the token, and nobody where there is none."""
 
-import pytest
-
 from pgwake.http.api_routes import OPERATIONS
 from support.worker.api import TOKEN, problem, serving
-
-pytestmark = pytest.mark.timeout(60)
 
 PUBLIC = ("/metrics", "/healthz", "/readyz")
 ADDRESSES = [

@@ -42,7 +42,6 @@ async def scrape(*ports: int) -> list[Samples]:
     return [Samples((await fetch(port, "/metrics")).text) for port in ports]
 
 
-@pytest.mark.timeout(60)
 async def test_what_began_has_ended_or_was_taken_when_a_process_is_killed(
     connection: Connection,
     start_worker: StartProcess,
@@ -87,7 +86,7 @@ async def test_what_began_has_ended_or_was_taken_when_a_process_is_killed(
         pages[:] = [last, *await scrape(port, port + 1)]
         return begun(pages) == over(pages)
 
-    await wait_for(is_all_counted, 10)
+    await wait_for(is_all_counted)
     returned = sum(job in held[:5] for job in lost)
     assert total(pages, "jobs_crashed", outcome="returned") == returned
     assert total(pages, "jobs_crashed", outcome="failed") == len(lost) - returned
@@ -98,7 +97,6 @@ async def test_what_began_has_ended_or_was_taken_when_a_process_is_killed(
     )
 
 
-@pytest.mark.timeout(60)
 async def test_a_job_that_dies_in_quarantine_is_a_dead_letter_as_any_other(
     connection: Connection, start_worker: StartProcess
 ) -> None:
@@ -120,10 +118,9 @@ async def test_a_job_that_dies_in_quarantine_is_a_dead_letter_as_any_other(
             and total(pages, "jobs_claimed", kind="die") >= 1
         )
 
-    await wait_for(is_counted, 20)
+    await wait_for(is_counted)
 
 
-@pytest.mark.timeout(90)
 async def test_the_databases_counters_are_right_whoever_is_killed_when(
     connection: Connection, start_worker: StartProcess
 ) -> None:

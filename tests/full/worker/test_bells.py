@@ -24,8 +24,6 @@ from support.worker.metrics import Samples, gauge, wakeups
 from support.worker.processes import Diary, StartProcess
 from support.worker.registries import quick, waiting
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def claims(worker: Worker) -> float:
     """How often a worker has claimed, or tried."""

@@ -13,9 +13,8 @@ from pgwake.cli.bench import history
 from pgwake.cli.bench.command import compare
 from pgwake.cli.bench.history import Record, verdict
 from pgwake.errors import InvalidArgumentError, PgwakeError
-from support import Connection, wait_for
+from support import PATIENCE, Connection, wait_for
 from support.sql.helpers import insert
-from support.worker.helpers import PATIENCE
 from support.worker.processes import Pgwake, StartProcess
 from support.worker.scratch import census
 
@@ -47,7 +46,6 @@ def record(*values: float, name: str = "commit_ms", **changes: object) -> Record
     return Record.model_validate({**fields, **changes})
 
 
-@pytest.mark.timeout(180)
 async def test_it_shows_every_figure_compares_and_leaves_nothing(
     connection: Connection, pgwake: Pgwake, tmp_path: Path
 ) -> None:
@@ -74,7 +72,6 @@ async def test_it_shows_every_figure_compares_and_leaves_nothing(
     assert await census(connection) == before
 
 
-@pytest.mark.timeout(120)
 async def test_ctrl_c_in_the_middle_leaves_nothing_either(
     connection: Connection, database: str, start_process: StartProcess
 ) -> None:

@@ -11,8 +11,6 @@ from support import Connection
 from support.worker.processes import Answer, Pgwake
 from support.worker.terminals import at_terminal
 
-pytestmark = pytest.mark.timeout(60)
-
 COUNT = 2 * cli_bulk.BATCH + 500
 
 

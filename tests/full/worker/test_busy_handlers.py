@@ -7,8 +7,6 @@ from support.sql.helpers import insert
 from support.worker.helpers import ended
 from support.worker.processes import Diary, StartProcess
 
-pytestmark = pytest.mark.timeout(60)
-
 # Two threads that spin leave the lifeline little of the interpreter, and a busy machine
 # leaves the process little of the processors: a lease of 1 s was too short for both.
 LEASE = 4

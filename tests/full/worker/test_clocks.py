@@ -12,8 +12,6 @@ from support.tools import need
 from support.worker.helpers import all_ended
 from support.worker.processes import Diary, StartProcess
 
-pytestmark = pytest.mark.timeout(60)
-
 # By libfaketime; clocks that only run, and are never set, go on as they are. By its
 # FORCE_MONOTONIC_FIX, which is on unless told otherwise, no wait for such a clock would
 # wait: each thread that wants the GIL would spin, and a busy machine stand still.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support import Connection, wait_for
+from support import PATIENCE, Connection, wait_for
 from support.sql.helpers import call, insert, job, set_queue
-from support.worker.helpers import PATIENCE, ended, reasons
+from support.worker.helpers import ended, reasons
 from support.worker.processes import StartProcess, WorkerProcess, gone, is_alive
 
 

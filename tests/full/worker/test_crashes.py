@@ -5,8 +5,6 @@ import signal
 from pathlib import Path
 from time import monotonic
 
-import pytest
-
 from pgwake.names import new_worker_name
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert
@@ -15,7 +13,6 @@ from support.worker.metrics import Samples, fetch
 from support.worker.processes import Diary, StartProcess, gone
 
 
-@pytest.mark.timeout(90)
 async def test_a_job_that_always_kills_its_process_is_failed_with_the_workers_named(
     connection: Connection, start_worker: StartProcess, diary: Diary
 ) -> None:
@@ -69,7 +66,6 @@ async def test_a_job_that_kills_its_process_once_runs_again_at_once_beside_other
     assert diary.entries(event="end")[0]["pid"] == worker.children[1]
 
 
-@pytest.mark.timeout(60)
 async def test_a_suspect_runs_in_a_process_of_its_own_that_ends_after_it(
     connection: Connection, start_worker: StartProcess, diary: Diary
 ) -> None:

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
-import pytest
 
 from pgwake import Registry
 from pgwake.database.embedded import EmbeddedServer
@@ -18,8 +17,6 @@ from support.sql.helpers import insert
 from support.worker.helpers import embedded, ended
 from support.worker.metrics import gauge
 from support.worker.processes import Diary, StartProcess
-
-pytestmark = pytest.mark.timeout(90)
 
 
 async def stop_for_a_while(server: EmbeddedServer) -> None:

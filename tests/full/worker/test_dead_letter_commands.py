@@ -11,8 +11,6 @@ from support.sql.helpers import call, insert, job, job_in, pair, running, status
 from support.worker.processes import Answer, Pgwake
 from support.worker.terminals import at_terminal
 
-pytestmark = pytest.mark.timeout(60)  # each command is a process
-
 
 async def failing(
     connection: Connection, count: int = 1, error: str = "full", **columns: Any

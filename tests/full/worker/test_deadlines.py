@@ -22,8 +22,6 @@ from support.worker.helpers import embedded, ended, in_status, sessions
 from support.worker.metrics import gauge
 from support.worker.registries import quick
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def test_what_is_in_flight_is_given_up_and_all_goes_on_by_new_sessions(
     connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
@@ -43,12 +41,12 @@ async def test_what_is_in_flight_is_given_up_and_all_goes_on_by_new_sessions(
     async with Relay.before(database) as relay:  # noqa: SIM117
         async with embedded(relay.url, registry, query_timeout=1, lease=4) as worker:
             held = [await insert(connection, "hold") for _ in range(3)]
-            await wait_for(lambda: len(begun) == 3, 10)
+            await wait_for(lambda: len(begun) == 3)
             relay.freeze()
             await relay.heal()
             # Claims, ends and wake-ups; and leases, while handlers keep their sessions.
             await ended(connection, await insert(connection, "quick"))
-            await wait_for(lambda: gauge(worker, "bell_held"), 10)
+            await wait_for(lambda: gauge(worker, "bell_held"))
             await ended(connection, await insert(connection, "quick"))
             before = [(await job(connection, i))["lease_expires_at"] for i in held]
 
@@ -59,7 +57,7 @@ async def test_what_is_in_flight_is_given_up_and_all_goes_on_by_new_sessions(
                     for row, was in zip(rows, before, strict=True)
                 )
 
-            await wait_for(are_renewed, 10)
+            await wait_for(are_renewed)
             go.set()
             rows = [await ended(connection, job_id) for job_id in held]
     assert {row["status"] for row in rows} == {"completed"}
@@ -104,12 +102,12 @@ async def test_a_server_that_stands_still_is_waited_for(
                 await asyncio.sleep(2)  # longer than a time-out
             row = await ended(connection, job_id)
             await ended(connection, await insert(connection, "quick"))
-            await wait_for(lambda: gauge(worker, "bell_held"), 20)
+            await wait_for(lambda: gauge(worker, "bell_held"))
 
             async def as_many_as_before() -> bool:
                 return len(await sessions(connection)) <= 5
 
-            await wait_for(as_many_as_before, 10)
+            await wait_for(as_many_as_before)
     assert (row["status"], row["errors"]) == ("completed", None)
 
 
@@ -136,7 +134,7 @@ async def test_a_stop_waits_neither_for_a_silent_database_nor_for_who_asks_it(
     async with Relay.before(database) as relay:
         async with embedded(relay.url, registry, **settings):
             job_id = await insert(connection, "hold")
-            await wait_for(lambda: told, 10)
+            await wait_for(lambda: told)
             relay.freeze()
         assert told == ["begun", "shutdown"]
     assert (await job(connection, job_id))["status"] == "running"  # for its lease
@@ -158,7 +156,7 @@ async def test_a_statement_can_be_given_up_when_nobody_takes_its_cancellation(
         await session.call(lambda connection: connection.execute("select 1"))
         relay.refuse()
         asking = asyncio.create_task(session.call(sleep))
-        await wait_for(lambda: session.fault is not None, 10)
+        await wait_for(lambda: session.fault is not None)
         asking.cancel()
         await asyncio.wait({asking})
         await wait_for(lambda: len(asyncio.all_tasks()) <= before, 5)

@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
-import pytest
 from rich.console import Console
 from rich.live import Live
 
 from pgwake.cli.demo.command import LOOK_AROUND, Display, frame
 
 CHECKS = ("files", "results", "flaky", "doomed", "killer", "delayed", "cancelled")
-pytestmark = pytest.mark.timeout(120)
 
 
 @contextmanager

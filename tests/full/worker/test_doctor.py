@@ -34,8 +34,6 @@ from support.worker.registries import quick
 
 __all__ = ["empty_database"]
 
-pytestmark = pytest.mark.timeout(60)
-
 POLICY = {"key_limit": 2, "max_running": 1}  # a warning
 MEND = "update pgwake.queues set key_limit = max_running"
 

@@ -37,7 +37,6 @@ async def left_nothing(connection: Connection) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-@pytest.mark.timeout(120)
 async def test_a_stop_at_any_moment_of_the_start_ends_it(
     connection: Connection, database: str
 ) -> None:

@@ -19,8 +19,6 @@ from support.worker.processes import StartProcess
 from support.worker.registries import quick
 from support.worker.streams import Stream
 
-pytestmark = pytest.mark.timeout(60)
-
 # So many events, n from 1 on, in one statement; a name is as long as may be.
 SEND = """
 select count(pg_notify('job_status_changed', json_build_object(
@@ -43,7 +41,7 @@ async def watched_by(connection: Connection, count: int) -> None:
     async def is_so() -> bool:
         return len(await watchers(connection)) == count
 
-    await wait_for(is_so, 10)
+    await wait_for(is_so)
 
 
 def ask_for_events(port: int) -> socket.socket:
@@ -297,7 +295,7 @@ async def test_more_clients_than_may_be_are_sent_away_until_one_leaves(
             async with api.stream("GET", "/api/events") as answer:
                 return answer.status_code == 200
 
-        await wait_for(is_let_in, 10)
+        await wait_for(is_let_in)
 
 
 async def test_only_who_has_the_token_may_follow(database: str) -> None:

@@ -7,7 +7,6 @@ from time import monotonic
 from urllib.parse import urlsplit
 
 import httpx
-import pytest
 
 from pgwake import AsyncQueue, Queue, Registry, Worker
 from pgwake.database.embedded import EmbeddedServer
@@ -18,8 +17,6 @@ from support.worker.api import TOKEN, client
 from support.worker.helpers import embedded, ended, in_status, sessions
 from support.worker.metrics import gauge
 from support.worker.processes import Pgwake
-
-pytestmark = pytest.mark.timeout(60)
 
 FAILED = "select count(*) from pgwake.jobs_failed"
 LIVE = "select exists (select from pgwake.jobs_live where kind = 'note')"
@@ -32,7 +29,7 @@ async def _ready(api: httpx.AsyncClient, status: int) -> list[str]:
     async def has_it() -> bool:
         return (await api.get("/readyz")).status_code == status
 
-    await wait_for(has_it, 30)
+    await wait_for(has_it)
     said: list[str] = (await api.get("/readyz")).json()["problems"]
     return said
 
@@ -46,7 +43,7 @@ async def _works(
 ) -> None:
     """See each part at work: listener, claims, ends, schedules, API, a producer."""
     await _ready(api, 200)
-    await wait_for(lambda: gauge(worker, "bell_held"), 20)
+    await wait_for(lambda: gauge(worker, "bell_held"))
     job_id = await insert(connection, "note", payload={"text": f"{word}, woken"})
     await ended(connection, job_id)
     await ended(connection, await queue.enqueue("note", {"text": f"{word}, enqueued"}))
@@ -57,12 +54,12 @@ async def _works(
     async def has_ticked() -> bool:
         return bool(await connection.fetchval(TICKS) > ticks)
 
-    await wait_for(has_ticked, 20)
+    await wait_for(has_ticked)
 
     async def all_notes_are_written() -> bool:
         return not await connection.fetchval(LIVE)
 
-    await wait_for(all_notes_are_written, 20)
+    await wait_for(all_notes_are_written)
 
 
 async def test_everything_moves_to_the_server_that_takes_writes(

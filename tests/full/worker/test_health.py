@@ -17,8 +17,6 @@ from support.worker.helpers import embedded, ended
 from support.worker.metrics import fetch
 from support.worker.registries import quick
 
-pytestmark = pytest.mark.timeout(60)
-
 NO_ANSWER = "the database does not answer"
 READ_ONLY = "the database is read-only"
 

@@ -154,4 +154,4 @@ async def test_a_worker_and_its_service_take_names_as_they_are(
             labels = samples.label_values("pgwake_jobs_completed", "kind")
             return set(NAMES) <= labels
 
-        await wait_for(shows_all, 10)
+        await wait_for(shows_all)

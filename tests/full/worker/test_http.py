@@ -28,7 +28,7 @@ async def answers(port: int, path: str, status: int) -> list[str]:
         except ConnectionError:
             return False
 
-    await wait_for(has_it, 30)
+    await wait_for(has_it)
     problems: list[str] = json.loads((await fetch(port, path)).text)["problems"]
     return problems
 

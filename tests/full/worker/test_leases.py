@@ -3,8 +3,6 @@
 import asyncio
 from datetime import timedelta
 
-import pytest
-
 from pgwake import Registry
 from support import Connect, Connection, wait_for
 from support.sql.helpers import insert, set_queue
@@ -26,7 +24,6 @@ async def shortest_lease(connection: Connection, seconds: float) -> timedelta:
     return shortest
 
 
-@pytest.mark.timeout(60)
 async def test_a_job_of_four_leases_is_started_once(
     connection: Connection, start_worker: StartProcess, diary: Diary
 ) -> None:

@@ -18,8 +18,6 @@ from support.worker.metrics import gauge
 from support.worker.processes import Diary, StartProcess
 from support.worker.registries import quick
 
-pytestmark = pytest.mark.timeout(60)
-
 # Nearly the longest payload that there is, and never the same.
 LOAD = """
 select pg_notify($1, rpad(n || random()::text, 7900, 'x'))
@@ -39,20 +37,20 @@ async def test_a_half_open_session_is_found_by_its_ping_and_replaced(
         Relay.before(database) as relay,
         embedded(database, quick(), listen_url=relay.url, query_timeout=1) as worker,
     ):
-        await wait_for(lambda: gauge(worker, "bell_held"), 10)
+        await wait_for(lambda: gauge(worker, "bell_held"))
 
         async def has_only_pings_left() -> bool:
             rows = await sessions(connection)
             return any("transaction_read_only" in row["query"] for row in rows)
 
-        await wait_for(has_only_pings_left, 10)
+        await wait_for(has_only_pings_left)
         relay.freeze()
         job_id = await insert(connection, "quick")
-        await wait_for(lambda: gauge(worker, "listener_up") == 0, 10)
+        await wait_for(lambda: gauge(worker, "listener_up") == 0)
         await relay.heal()
         # It has missed the notification, and has an hour until its poll.
         await ended(connection, job_id)
-        await wait_for(lambda: gauge(worker, "bell_held"), 10)
+        await wait_for(lambda: gauge(worker, "bell_held"))
         await ended(connection, await insert(connection, "quick"))
 
         assert gauge(worker, "listener_up") == 1
@@ -71,21 +69,21 @@ async def test_the_metric_shows_how_full_the_servers_queue_is(
     async with embedded(database, quick()) as worker:
         await connection.fetch(LOAD, "elsewhere", 2000)
         name = "notification_queue_usage"
-        await wait_for(lambda: gauge(worker, name) > 0.001, 10)
+        await wait_for(lambda: gauge(worker, name) > 0.001)
         await idler.execute("rollback")
 
         async def is_emptied() -> bool:
             await connection.fetch(LOAD, "elsewhere", 2)
             return gauge(worker, name) < 0.001
 
-        await wait_for(is_emptied, 10)
+        await wait_for(is_emptied)
 
 
 async def test_a_worker_under_load_keeps_no_notification_in_the_servers_queue(
     connection: Connection, database: str
 ) -> None:
     async with embedded(database, quick()) as worker:
-        await wait_for(lambda: gauge(worker, "bell_held"), 10)
+        await wait_for(lambda: gauge(worker, "bell_held"))
         for _ in range(20):
             await connection.fetch(LOAD, "pgwake", 200)
             await insert(connection, "quick")
@@ -98,7 +96,7 @@ async def test_a_worker_under_load_keeps_no_notification_in_the_servers_queue(
             usage: float = await connection.fetchval(USAGE)
             return usage < 0.0001
 
-        await wait_for(is_emptied, 10)
+        await wait_for(is_emptied)
 
 
 async def test_a_stopped_worker_is_ended_before_it_fills_the_servers_queue(
@@ -120,7 +118,7 @@ async def test_a_stopped_worker_is_ended_before_it_fills_the_servers_queue(
         usage: float = await connection.fetchval(USAGE)
         return usage < 0.0001
 
-    await wait_for(is_emptied, 20)
+    await wait_for(is_emptied)
     await ended(connection, await insert(connection, "note"))
 
 

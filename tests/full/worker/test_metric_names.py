@@ -72,7 +72,7 @@ async def port(
             page = Samples(worker.metrics.render())
             return all(page.has(name.removesuffix("_total")) for name, *_ in metrics())
 
-        await wait_for(has_done_all, 15)
+        await wait_for(has_done_all)
         yield port
 
 

@@ -56,7 +56,7 @@ async def test_a_direct_listener_wakes_a_worker_behind_a_transaction_pooler(
     connection: Connection, database: str, transaction_pooler: str
 ) -> None:
     async with embedded(transaction_pooler, quick(), listen_url=database) as worker:
-        await wait_for(lambda: gauge(worker, "bell_held"), 10)
+        await wait_for(lambda: gauge(worker, "bell_held"))
         for _ in range(20):
             await ended(connection, await insert(connection, "quick"))
         await connection.execute(TWO_THOUSAND)
@@ -74,7 +74,7 @@ async def test_behind_a_transaction_pooler_alone_the_poll_finds_the_jobs(
         async with embedded(
             transaction_pooler, quick(), poll_interval=POLL_SECONDS
         ) as worker:
-            await wait_for(lambda: told(lines), 10)
+            await wait_for(lambda: told(lines))
             for _ in range(3):
                 await ended(connection, await insert(connection, "quick"))
             await connection.execute(TWO_THOUSAND)
@@ -99,7 +99,7 @@ async def test_a_session_pooler_is_as_good_as_none(
 ) -> None:
     with capture_logs() as lines:
         async with embedded(session_pooler, quick()) as worker:
-            await wait_for(lambda: gauge(worker, "bell_held"), 10)
+            await wait_for(lambda: gauge(worker, "bell_held"))
             for _ in range(20):
                 await ended(connection, await insert(connection, "quick"))
             assert gauge(worker, "listener_up") == 1
@@ -119,7 +119,7 @@ async def test_nothing_is_left_in_the_sessions_that_a_pooler_lends_to_others(
         async with embedded(
             transaction_pooler, quick(), poll_interval=POLL_SECONDS
         ) as worker:
-            await wait_for(lambda: told(lines), 10)
+            await wait_for(lambda: told(lines))
             await connection.execute(TWO_THOUSAND)
             await all_ended(connection)
             assert gauge(worker, "listener_up") == 0
@@ -199,7 +199,6 @@ async def test_a_handlers_transaction_works_through_a_transaction_pooler(
     assert [row[0] for row in paid] == ids
 
 
-@pytest.mark.timeout(60)
 async def test_two_sessions_of_the_server_are_enough_for_everything(
     connection: Connection, connect: Connect, database: str, pgwake: Pgwake
 ) -> None:
@@ -239,7 +238,7 @@ async def test_two_sessions_of_the_server_are_enough_for_everything(
                 async def all_are_done() -> bool:
                     return tuple(*await connection.fetch(DONE)) == (100, 121)
 
-                await wait_for(all_are_done, 12)
+                await wait_for(all_are_done)
         assert [x for x in lines if x["log_level"] in ("warning", "error")] == []
         assert not await connection.fetchval(
             "select exists (select from pgwake.jobs where attempt > 1)"

@@ -12,8 +12,6 @@ from support.worker.helpers import insert_some
 from support.worker.processes import Answer, Pgwake, clean_environment
 from support.worker.terminals import at_terminal
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def test_queues_are_shown_with_their_policy_and_what_is_in_them(
     pgwake: Pgwake, connection: Connection

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import pytest
 
 from full.sql.test_install import empty_database
 from pgwake import Job, Queue, Registry
@@ -110,7 +109,6 @@ class Load:
         await connection.close()
 
 
-@pytest.mark.timeout(60)
 async def test_nothing_is_lost_by_an_upgrade_under_load(
     server: EmbeddedServer,
     database: str,
@@ -128,7 +126,7 @@ async def test_nothing_is_lost_by_an_upgrade_under_load(
         producing = asyncio.create_task(load.produce(enough))
         in_transaction = asyncio.create_task(load.produce_in_a_transaction(first))
         await asyncio.gather(load.is_held.wait(), first.wait())
-        await wait_for(lambda: reached(load, PRODUCED), 20)
+        await wait_for(lambda: reached(load, PRODUCED))
         assert (await api.get("/api/queue/stats")).status_code == 200
 
         upgrade = asyncio.create_task(
@@ -146,7 +144,7 @@ async def test_nothing_is_lost_by_an_upgrade_under_load(
         await upgrade
         await in_transaction
         done = load.ran.total()
-        await wait_for(lambda: reached(load, done + PRODUCED), 20)
+        await wait_for(lambda: reached(load, done + PRODUCED))
         assert (await api.get("/api/queue/stats")).status_code == 200
         enough.set()
         produced = await producing
@@ -216,7 +214,7 @@ async def test_jobs_of_schema_1_in_every_state_go_on_after_the_upgrade(
     for (kind,) in kinds:
         registry.job(kind)(do_nothing)
     async with embedded(empty_database, registry, poll_interval=0.2):
-        await wait_for(lambda: is_done(old), 15)
+        await wait_for(lambda: is_done(old))
 
 
 async def do_nothing() -> None: ...

@@ -24,8 +24,6 @@ from support.worker.metrics import Samples
 from support.worker.processes import StartProcess
 from support.worker.registries import quick
 
-pytestmark = pytest.mark.timeout(60)
-
 MINUTE = timedelta(minutes=1)
 
 
@@ -285,7 +283,7 @@ async def test_workers_that_are_killed_and_stopped_make_one_job_of_each_tick(
         async def are_there() -> bool:
             return len(await fired(connection, "s")) >= count
 
-        await wait_for(are_there, 20)
+        await wait_for(are_there)
 
     await has_fired(2)
     os.kill(workers[0].pid, signal.SIGKILL)
@@ -343,7 +341,7 @@ async def test_a_worker_runs_the_job_of_a_tick(
         async def is_there() -> bool:
             return len(await fired(there, "s")) > 0
 
-        await wait_for(is_there, 15)
+        await wait_for(is_there)
         job = await ended(there, 1)
         assert job["status"] == "completed"
         assert job["started_at"] >= job["run_at"]

@@ -8,9 +8,9 @@ import pytest
 
 from pgwake.cli.bench.scratch import scratch_queue
 from pgwake.errors import ConfigurationError
-from support import Connect, Connection, RoleUrl, wait_for
+from support import PATIENCE, Connect, Connection, RoleUrl, wait_for
 from support.sql.helpers import call, claim, insert, insert_many, pair, rows, running
-from support.worker.helpers import PATIENCE, settings
+from support.worker.helpers import settings
 from support.worker.scratch import census
 
 QUEUE = "pgwake_test"

@@ -16,8 +16,6 @@ from support.worker.metrics import Samples, fetch
 from support.worker.processes import Pgwake, StartProcess, WorkerProcess
 from support.worker.streams import Stream
 
-pytestmark = pytest.mark.timeout(60)
-
 READER, PASSWORD = "pgwake_reader", "reader"
 
 
@@ -49,7 +47,7 @@ async def test_it_serves_what_a_worker_does_and_runs_no_jobs(
         samples = Samples((await fetch(port, "/metrics")).text)
         return samples.total("pgwake_queue_pending_jobs", queue="default") == 1
 
-    await wait_for(shows_the_job, 20)
+    await wait_for(shows_the_job)
     # It is no worker: an alert on workers that do not listen must not fire.
     metrics = (await fetch(port, "/metrics")).text
     assert "pgwake_listener_up" not in metrics
@@ -118,7 +116,7 @@ async def test_where_nothing_can_be_written_it_is_not_ready(
     async def is_named() -> bool:
         return await answers(port, "/readyz", 503) == ["the database is read-only"]
 
-    await wait_for(is_named, 20)
+    await wait_for(is_named)
     async with client(port) as api:  # to read is what can be done
         assert (await api.get("/api/queue/stats")).status_code == 200
 

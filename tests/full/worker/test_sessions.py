@@ -23,8 +23,6 @@ from support.worker.metrics import gauge
 from support.worker.processes import StartProcess
 from support.worker.registries import quick, waiting
 
-pytestmark = pytest.mark.timeout(90)
-
 
 async def terminate_all(admin: Connection) -> int:
     """End every session of the workers; how many there were."""
@@ -67,7 +65,7 @@ async def test_sessions_do_not_grow_however_often_they_are_ended(
         # claims, ends, upkeep, lifeline, listener; and one of the supervisor.
         return len(children) <= 5 and len(found) <= 6
 
-    await wait_for(as_documented, 10)
+    await wait_for(as_documented)
     assert len(worker.children) == 1
     assert threads_of(worker.children[0]) == threads
 
@@ -90,7 +88,7 @@ async def test_a_worker_has_five_sessions_however_many_slots_and_queues(
         async def every_session_is_there() -> bool:
             return len(await sessions(connection)) == 5
 
-        await wait_for(every_session_is_there, 10)
+        await wait_for(every_session_is_there)
         go.set()
         await all_ended(connection)
         assert len(await sessions(connection)) == 5

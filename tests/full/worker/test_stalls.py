@@ -6,8 +6,6 @@ import signal
 import threading
 from pathlib import Path
 
-import pytest
-
 from pgwake import Registry
 from support import Connection, wait_for
 from support.sql.helpers import insert, job
@@ -77,7 +75,6 @@ async def test_a_process_that_waits_for_the_database_is_not_killed_and_ends_when
     assert await worker.exit_code() == 0
 
 
-@pytest.mark.timeout(60)
 async def test_a_worker_that_comes_back_after_its_lease_is_refused_and_told(
     connection: Connection,
     start_application: StartProcess,
@@ -108,7 +105,6 @@ async def test_a_worker_that_comes_back_after_its_lease_is_refused_and_told(
     assert len(diary.entries(event="end")) == 1
 
 
-@pytest.mark.timeout(60)
 async def test_an_end_that_comes_after_the_lease_is_refused_and_counted(
     connection: Connection, start_application: StartProcess, diary: Diary
 ) -> None:
@@ -126,7 +122,6 @@ async def test_an_end_that_comes_after_the_lease_is_refused_and_counted(
     assert await job(connection, job_id) == row
 
 
-@pytest.mark.timeout(60)
 async def test_a_worker_that_comes_back_starts_nothing_whose_lease_is_lost(
     connection: Connection, start_application: StartProcess, diary: Diary
 ) -> None:
@@ -151,7 +146,6 @@ async def test_a_worker_that_comes_back_starts_nothing_whose_lease_is_lost(
     assert len(diary.entries(event="start", pid=first.pid)) - before <= 2
 
 
-@pytest.mark.timeout(60)
 async def test_a_blocked_loop_keeps_its_leases_and_gives_back_what_is_unstarted(
     connection: Connection, start_worker: StartProcess, diary: Diary, database: str
 ) -> None:
@@ -187,7 +181,7 @@ async def test_a_blocked_loop_keeps_its_leases_and_gives_back_what_is_unstarted(
                 "select count(*) from pgwake.jobs_live where status = 'pending'"
             )
 
-        await wait_for(nothing_is_pending, 10)
+        await wait_for(nothing_is_pending)
     row = await ended(connection, blocking["job"])
     await all_ended(connection)
 

@@ -66,7 +66,7 @@ async def until(worker: Worker, *signals: Signal, fire: bool) -> None:
         page = Samples(worker.metrics.render())
         return all(signal(page) is fire for signal in signals)
 
-    await wait_for(are_so, 18)
+    await wait_for(are_so)
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,6 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.3)
 
 
-@pytest.mark.timeout(60)
 async def test_claims_that_are_refused_show(
     connection: Connection, connect: Connect, database: str
 ) -> None:
@@ -88,7 +87,6 @@ async def test_claims_that_are_refused_show(
         await until(worker, claims_stand, fire=False)
 
 
-@pytest.mark.timeout(60)
 async def test_schedules_that_nobody_fires_show(
     connection: Connection, connect: Connect, database: str
 ) -> None:
@@ -104,7 +102,6 @@ async def test_schedules_that_nobody_fires_show(
         await until(worker, *signals, fire=False)
 
 
-@pytest.mark.timeout(60)
 async def test_a_listener_that_is_cut_off_shows(
     connection: Connection, database: str
 ) -> None:
@@ -122,7 +119,6 @@ async def test_a_listener_that_is_cut_off_shows(
         await until(worker, listener_is_down, fire=False)
 
 
-@pytest.mark.timeout(60)
 async def test_a_sweep_that_never_ends_shows_with_every_worker(
     connect: Connect, database: str
 ) -> None:
@@ -138,7 +134,6 @@ async def test_a_sweep_that_never_ends_shows_with_every_worker(
         await until(worker, signal, fire=False)
 
 
-@pytest.mark.timeout(60)
 async def test_samples_that_are_refused_show(connect: Connect, database: str) -> None:
     owner = await connect()
     async with embedded(database, quick()) as worker:

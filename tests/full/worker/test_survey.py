@@ -176,13 +176,12 @@ async def test_of_two_workers_in_one_process_each_counts_its_own(
             both = [page.total("pgwake_queue_jobs_completed") for page in pages]
             return both == [3, 3]
 
-        await wait_for(is_shown, 15)
+        await wait_for(is_shown)
     assert [page.total("pgwake_jobs_completed") for page in pages] == [1, 2]
     for page in pages:
         assert page.total("pgwake_queue_workers") == 2
 
 
-@pytest.mark.timeout(60)
 async def test_without_its_database_a_worker_shows_nothing_of_it_and_is_scraped(
     spare_server: EmbeddedServer,
     spare_database: str,
@@ -213,15 +212,15 @@ async def test_without_its_database_a_worker_shows_nothing_of_it_and_is_scraped(
     async with embedded(spare_database, registry, http_port=port):
         connection = await connect(spare_database)
         await ended(connection, await insert(connection, "quick"))
-        await wait_for(is_shown, 15)
+        await wait_for(is_shown)
         await asyncio.to_thread(spare_server._halt, "immediate")
-        await wait_for(is_gone, 15)
+        await wait_for(is_gone)
         shown = await page()
         assert shown.total("pgwake_database_up") == 0
         # What the process itself has counted stays.
         assert shown.total("pgwake_jobs_completed") == 1
         await asyncio.to_thread(spare_server._launch)
-        await wait_for(is_shown, 15)
+        await wait_for(is_shown)
         assert (await page()).total("pgwake_database_up") == 1
 
 
@@ -248,20 +247,20 @@ async def test_a_sample_that_hangs_holds_up_neither_a_scrape_nor_the_upkeep(
         return not await is_shown()
 
     async with embedded(database, quick(), http_port=port):
-        await wait_for(is_shown, 15)
+        await wait_for(is_shown)
         other = await connect()
         await other.execute("begin; lock table pgwake.tallies in access exclusive mode")
         before = (await page()).total(UPKEEP, step="children")
-        await wait_for(is_gone, 15)
+        await wait_for(is_gone)
         sampled = (await page()).total(UPKEEP, step="sample")
 
         async def is_kept_up() -> bool:
             return (await page()).total(UPKEEP, step="children") > before
 
-        await wait_for(is_kept_up, 15)
+        await wait_for(is_kept_up)
         assert (await page()).total(UPKEEP, step="sample") == sampled
         await other.execute("rollback")
-        await wait_for(is_shown, 15)
+        await wait_for(is_shown)
 
 
 async def test_the_more_samplers_there_are_the_longer_each_waits(

@@ -188,7 +188,7 @@ async def run(
                 row["errors"] or row["run_at"] != row["created_at"]
             )
 
-        await wait_for(is_through, 15)
+        await wait_for(is_through)
     return await job(connection, job_id)
 
 
@@ -698,7 +698,7 @@ async def main():
     async with Queue({url!r}) as queue:
         await queue.enqueue("quick", {{"text": "a"}})
         async with Worker(Settings.load(database_url={url!r}, http_port=0), registry):
-            await asyncio.wait_for(done.wait(), 10)
+            await asyncio.wait_for(done.wait())
 
 asyncio.run(main())
 print("opentelemetry.trace" in sys.modules)

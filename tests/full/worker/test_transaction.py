@@ -324,7 +324,7 @@ async def test_after_the_block_the_handler_goes_on_beyond_every_renewal(
     job_id = await insert(connection, "pay")
     async with embedded(database, registry, lease=1) as worker:
         row = await ended(connection, job_id)
-        await asyncio.wait_for(went_on.wait(), 10)
+        await went_on.wait()
         assert (total(worker, "jobs_completed"), total(worker, "leases_lost")) == (1, 0)
     assert row["status"] == "completed"
 
@@ -379,7 +379,7 @@ async def test_a_job_that_is_stopped_in_the_block_is_rolled_back(
 
     job_id = await insert(connection, "pay")
     async with embedded(database, registry, grace=0) as worker:
-        await asyncio.wait_for(begun.wait(), 10)
+        await begun.wait()
         if why == "cancelled":
             await call(connection, "cancel_job", job_id=job_id)
         if why != "shutdown":

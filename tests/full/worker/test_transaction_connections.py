@@ -138,7 +138,7 @@ async def test_many_jobs_at_once_have_a_connection_each_and_use_them_again(
     for _ in range(60):
         await insert(connection, "pay")
     async with embedded(database, registry, queues="default:7") as worker:
-        await wait_for(lambda: total(worker, "jobs_completed") == 60, 15)
+        await wait_for(lambda: total(worker, "jobs_completed") == 60)
         sessions = await connection.fetchval(
             "select count(*) from pg_stat_activity where application_name = $1",
             f"pgwake:{worker.name}/tx",

@@ -22,8 +22,6 @@ from support.worker.helpers import all_ended, embedded, ended, insert_some
 from support.worker.paying import PAY, SCHEMA
 from support.worker.processes import Diary, StartProcess
 
-pytestmark = pytest.mark.timeout(90)
-
 # A commit that takes a second, so that there is time to do something to it.
 SLOW_COMMIT = """
 create function slow() returns trigger language plpgsql as
@@ -253,7 +251,7 @@ async def test_a_commit_whose_answer_is_lost_counts_once_and_is_known(
                 relay.freeze()
                 row = await ended(connection, job_id)
                 await relay.heal()
-                await wait_for(lambda: after == ["committed"], 15)
+                await wait_for(lambda: after == ["committed"])
                 assert total(worker, "jobs_completed") == 1
                 assert total(worker, "leases_lost") == 0
 
@@ -304,7 +302,7 @@ async def test_a_commit_that_nobody_can_ask_about_counts_once_too(
                 )
                 await relay.heal()
 
-                await wait_for(lambda: total(worker, "leases_lost") == 1, 15)
+                await wait_for(lambda: total(worker, "leases_lost") == 1)
 
     row = await job(connection, job_id)
     assert (row["status"], row["attempt"], row["errors"]) == ("completed", 1, None)

@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from support import CHECKOUT
 
 # Each line with a mark has that error of mypy's, and no other line has one.
@@ -127,7 +125,6 @@ def blocking(
 """
 
 
-@pytest.mark.timeout(120)  # it reads all of the drivers' types
 def test_mypy_finds_each_bad_call_and_no_good_one(tmp_path: Path) -> None:
     source = tmp_path / "calls.py"
     source.write_text(SOURCE)

@@ -1,15 +1,12 @@
 """What a claim has taken whose answer was lost: nobody's, and not for long."""
 
 import asyncpg
-import pytest
 
 from pgwake.database.embedded import EmbeddedServer
 from support import Connection, wait_for
 from support.sql.helpers import insert
 from support.worker.helpers import all_ended, embedded
 from support.worker.registries import quick
-
-pytestmark = pytest.mark.timeout(60)
 
 CLAIMS_THAT_WAIT = """
 select count(*) from pg_stat_activity

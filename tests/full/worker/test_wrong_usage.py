@@ -137,7 +137,6 @@ async def unchanged(connection: Connection) -> bool:
     return row is not None and not any(row)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("code", "cases"),
     [(2, USAGE), (1, VALUES), (1, BOUNDS)],

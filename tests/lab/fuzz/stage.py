@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import psycopg
 
-from support import CHECKOUT, free_port
+from support import CHECKOUT, PATIENCE, free_port
 from support.sql.comparison import COUNTED, TALLIED
 from support.sql.lifecycle import FORGOTTEN
 
@@ -23,7 +23,6 @@ from .handlers import GOOD
 from .verdict import fault
 
 TOKEN = "a-token-of-the-tests"  # noqa: S105, it opens a service that lives for a test
-PATIENCE = 60.0  # seconds
 
 VICTIMS = """
 insert into pgwake.jobs

@@ -45,7 +45,7 @@ async def answers(api: httpx.AsyncClient) -> None:
         except httpx.TransportError:
             return False
 
-    await wait_for(is_there, 20)
+    await wait_for(is_there)
 
 
 def problem(answer: httpx.Response, status: int, **fields: Any) -> dict[str, Any]:

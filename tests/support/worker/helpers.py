@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from pgwake import Registry, Settings, Worker
-from support import Connection, wait_for
+from support import PATIENCE, Connection, wait_for
 from support.sql.helpers import insert, job
 from support.worker.metrics import wakeups
 
 Row: TypeAlias = dict[str, Any]
 
 ENDED = ("completed", "failed", "cancelled")
-PATIENCE = 20.0  # seconds; what takes longer on a busy machine is broken
 
 
 def settings(url: str, **changes: Any) -> Settings:

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from support import CHECKOUT, wait_for
-from support.worker.helpers import PATIENCE, Row
+from support import CHECKOUT, PATIENCE, wait_for
+from support.worker.helpers import Row
 
 
 class Diary:

@@ -93,7 +93,7 @@ class Receiver:
         async def are_there() -> bool:
             return len(self.posted) >= count
 
-        await wait_for(are_there, 15)
+        await wait_for(are_there)
         return self.posted
 
     async def has_closed(self, path: str) -> None:
@@ -102,7 +102,7 @@ class Receiver:
         async def is_closed() -> bool:
             return path in self.closed
 
-        await wait_for(is_closed, 15)
+        await wait_for(is_closed)
 
     async def _answer(self, request: Request) -> Response:
         body = await request.body()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import httpx
 
-from support.worker.helpers import PATIENCE
+from support import PATIENCE
 
 
 class Told(NamedTuple):

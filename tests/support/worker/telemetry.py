@@ -11,8 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from pgwake.tracing import spans
-from support import wait_for
-from support.worker.helpers import PATIENCE
+from support import PATIENCE, wait_for
 
 
 class Telemetry:

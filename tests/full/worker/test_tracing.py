@@ -698,7 +698,7 @@ async def main():
     async with Queue({url!r}) as queue:
         await queue.enqueue("quick", {{"text": "a"}})
         async with Worker(Settings.load(database_url={url!r}, http_port=0), registry):
-            await asyncio.wait_for(done.wait())
+            await done.wait()
 
 asyncio.run(main())
 print("opentelemetry.trace" in sys.modules)

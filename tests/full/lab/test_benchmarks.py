@@ -5,27 +5,38 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
+from lab.benchmarks import report
+from lab.benchmarks.__main__ import MODULES
+from lab.benchmarks.measure import Bench
 from pgwake.database.embedded import EmbeddedServer
 from support import CHECKOUT, database_url
 
-SMALL = {
-    "drain": "--jobs 300 --repeats 1 --only slots",
-    "wakeup": "--jobs 5 --repeats 1",
-    "steady": "--seconds 1 --repeats 1 --only loop",
-    "snapshot": "--jobs 600 --repeats 1 --only pgwake",
-    "inserts": "--seconds 1 --many 2 --repeats 1 --only 2",
-    "delayed": "--jobs 3 --repeats 1",
-    "claims": "--processes 2 --seconds 1",
-    "stats": "--most 10000 --calls 2",
-    "metrics": "--jobs 1000 --workers 2 --seconds 1 --only 1,000",
-    "parts": "--rounds 20 --repeats 1 --only one",
-    "limits": "--jobs 300 --repeats 1 --only keys",
-    "storage": "--jobs 2000 --every 1000 --payload-bytes 64",
+SMALL: dict[str, dict[str, int]] = {
+    "drain": {"jobs": 300, "repeats": 1},
+    "wakeup": {"jobs": 5, "repeats": 1},
+    "steady": {"seconds": 1, "repeats": 1},
+    "snapshot": {"jobs": 600, "repeats": 1},
+    "inserts": {"seconds": 3, "many": 2, "repeats": 1},
+    "delayed": {"jobs": 3, "repeats": 1},
+    "claims": {"processes": 1, "seconds": 1},
+    "stats": {"most": 10_000, "calls": 2},
+    "metrics": {"jobs": 1000, "workers": 2, "seconds": 1},
+    "parts": {"rounds": 20, "repeats": 1},
+    "limits": {"jobs": 300, "repeats": 1},
+    "storage": {"jobs": 2000, "every": 1000, "payload_bytes": 64},
+}
+ONLY = {
+    "drain": "0 slots",
+    "steady": "loop",
+    "snapshot": "pgwake",
+    "inserts": "2",
+    "metrics": "1,000",
+    "parts": "one",
+    "limits": "1,000 keys",
 }
 SHOWN = {
     "drain": (2, {"jobs_per_second", "worker_cpu_us", "server_cpu_us", "wal_bytes"}),
@@ -44,18 +55,32 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("benchmark", SMALL)
-def test_each_benchmark_measures_and_writes_its_figures(
-    benchmark: str, server: EmbeddedServer, tmp_path: Path
-) -> None:
-    answer = _run(benchmark, server.url, tmp_path, *SMALL[benchmark].split())
+async def test_each_benchmark_measures(benchmark: str, server: EmbeddedServer) -> None:
+    bench = Bench(server.url, ONLY.get(benchmark, ""))
+    runs = await MODULES[benchmark].run(bench, **SMALL[benchmark])
 
-    assert answer["server"]["server_version"]
-    assert answer["machine"]["processors"] > 0
     conditions, figures = SHOWN[benchmark]
-    medians = answer["benchmarks"][benchmark]["medians"]
+    medians = report.medians(runs)
     assert len(medians) == conditions, medians
     for of_condition in medians.values():
         assert figures <= of_condition.keys(), of_condition
+
+
+def test_the_command_writes_its_figures(server: EmbeddedServer, tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    words = f"stats --most 10000 --calls 2 --url {server.url} --json {path}".split()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.lab.benchmarks", *words],
+        cwd=CHECKOUT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer = json.loads(path.read_text())
+    assert answer["server"]["server_version"]
+    assert answer["machine"]["processors"] > 0
+    assert len(answer["benchmarks"]["stats"]["medians"]) == SHOWN["stats"][0]
 
 
 # What the peers' runner gives a driver: here, a job in a copy of what setup() has made.
@@ -113,18 +138,3 @@ def test_pgwake_works_in_the_copies_that_the_peers_runner_makes(
     finally:
         for name in ("peers_copy", "peers_original"):
             admin.execute(f"drop database if exists {name} with (force)")
-
-
-def _run(benchmark: str, url: str, folder: Path, *options: str) -> dict[str, Any]:
-    figures = folder / "figures.json"
-    command = [sys.executable, "-m", "tests.lab.benchmarks", benchmark, "--url", url]
-    done = subprocess.run(
-        [*command, "--json", str(figures), *options],
-        cwd=CHECKOUT,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    answer: dict[str, Any] = json.loads(figures.read_text())
-    return answer

@@ -13,7 +13,7 @@ from lab.fuzz.doors import DOORS
 from lab.fuzz.stage import Stage
 from support import RoleUrl
 
-INPUTS = {"sql": 200, "insert": 120, "http": 200, "cli": 60}
+INPUTS = {"sql": 100, "insert": 60, "http": 100, "cli": 20}
 
 
 @pytest.mark.parametrize("name", DOORS)

@@ -56,7 +56,7 @@ CASES = {
             CLAIMING,
             200 + 25 * count,
         )
-        for queue, count in itertools.product(QUEUES, (1, 50))
+        for queue, count in itertools.product(QUEUES, (1, 20))
     },
     **{
         f"claim a suspect of {queue}": Case(
@@ -64,7 +64,7 @@ CASES = {
         )
         for queue in QUEUES
     },
-    "claim_jobs": Case("from pgwake.claim_jobs('q7', 100)", CLAIMING, 2700),
+    "claim_jobs": Case("from pgwake.claim_jobs('q7', 20)", CLAIMING, 700),
     **{
         f"claim_next_job of {queue}": Case(
             f"from pgwake.claim_next_job('{queue}')", CLAIMING, 250
@@ -80,22 +80,22 @@ CASES = {
         {CLAIM},
         100,
     ),
-    "complete_jobs": Case(f"pgwake.complete_jobs({HELD})", ENDING, 4000),
-    "fail_jobs": Case(f"pgwake.fail_jobs({HELD})", ENDING, 6000),
+    "complete_jobs": Case(f"pgwake.complete_jobs({HELD})", ENDING, 800),
+    "fail_jobs": Case(f"pgwake.fail_jobs({HELD})", ENDING, 1200),
     "fail_jobs for good": Case(
-        f"pgwake.fail_jobs({HELD}, retryables => array_fill(false, array[100]))",
+        f"pgwake.fail_jobs({HELD}, retryables => array_fill(false, array[20]))",
         ENDING,
-        9000,
+        1800,
     ),
-    "release_jobs": Case(f"pgwake.release_jobs({HELD})", ENDING, 6000),
-    "extend_leases": Case(f"pgwake.extend_leases({HELD})", ENDING, 6000),
+    "release_jobs": Case(f"pgwake.release_jobs({HELD})", ENDING, 1200),
+    "extend_leases": Case(f"pgwake.extend_leases({HELD})", ENDING, 1200),
     "sweep of none": Case("from pgwake.sweep_expired_leases()", {LEASE}, 100),
-    "sweep of 100": Case(
+    "sweep of 20": Case(
         "set_config('pgwake.clock_offset', '1 hour', true),"
         " set_config('pgwake.sweep_at', '', true),"
-        " (select count(*) from pgwake.sweep_expired_leases(100))",
+        " (select count(*) from pgwake.sweep_expired_leases(20))",
         {LEASE, LIVE},
-        60_000,  # an entry of the index, and its row, for each that is dead
+        12_000,  # an entry of the index, and its row, for each that is dead
     ),
     "release_worker_jobs": Case(
         "from pgwake.release_worker_jobs('w1')", {LEASE, LIVE}, 40000
@@ -195,7 +195,7 @@ select set_config('pgwake.sweep_at', (clock_timestamp() + interval '59 s')::text
 where current_setting('pgwake.sweep_at', true) <> '';
 create temp table held as
 select id, lease_id from pgwake.jobs_live
-where status = 'running' and claimed_by = 'w1' limit 100;
+where status = 'running' and claimed_by = 'w1' limit 20;
 """
 
 

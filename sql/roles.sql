@@ -116,7 +116,6 @@ grant select on
   pgwake.workers
   to pgwake_worker;
 grant execute on function
-  pgwake.bell_key,
   pgwake.claim_batch,
   pgwake.claim_jobs,
   pgwake.claim_next_job,
@@ -146,9 +145,10 @@ grant execute on function
   pgwake.next_run_at,
   pgwake.next_suspect_at,
   pgwake.note_schedule_problem,
+  pgwake.notify_lock_key,
   pgwake.open_writers,
   pgwake.park,
-  pgwake.pass_baton,
+  pgwake.pass_duty,
   pgwake.peek_jobs,
   pgwake.raise_invalid,
   pgwake.release_jobs,

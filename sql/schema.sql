@@ -52,8 +52,8 @@
 --          4 analyze, 5 recount, 6 keys, 7 children; 1885828973 ('pgwm'): 0 is held by who watches status events; 1885828974
 --          ('pgwn') with hashtext(queue/key): who lets jobs of a concurrency key in, at most one a job and 100 a claim;
 --          1885828975 ('pgwo') with hashtext(queue): who claims from a queue with limits. Session-level are 1885828976
---          ('pgwp') with hashtext(queue): a tool (pgwake bench) whose own queue it is; and a queue's bell and post, with
---          keys of 64 bits: bell_key(queue), and the next.
+--          ('pgwp') with hashtext(queue): a tool (pgwake bench) whose own queue it is; and a queue's notify lock and duty
+--          lock, with keys of 64 bits: notify_lock_key(queue), and the next.
 --
 -- Errors   PW001 no such job         PW002 lease lost          PW003 invalid argument
 --          PW004 schema mismatch     PW005 duplicate unique key     PW006 the database is a copy, not adopted
@@ -141,7 +141,7 @@ create table if not exists pgwake.queues (
   retention_completed  interval,                       -- default 7 days, of cancelled ones too
   retention_failed     interval,                       -- default 90 days
   webhook              text,                           -- a URL that hears how its jobs ended
-  wakeups              text not null default 'asleep', -- NOTIFY while somebody has the queue's bell, or always
+  wakeups              text not null default 'asleep', -- NOTIFY while somebody has the queue's notify lock, or always
   status_events        text not null default 'watched',
 
   constraint queues_pkey primary key (name),

@@ -24,8 +24,9 @@ revoke all on function pgwake.before_insert_jobs from public;
 -- Checks the payloads of kinds that are to be checked, gives jobs of priority 0 their
 -- policy's (as get_policy says), tallies, wakes and announces. One look tells whether
 -- there is any policy that matters (kinds_insert_idx, queues_insert_idx), and whether
--- all jobs are pending in one queue, as nearly always. Then ring() and get_audience()
--- are asked only if the bell is held, or somebody watches: a tenth of a producer's time.
+-- all jobs are pending in one queue, as nearly always. Then wake() and get_audience()
+-- are asked only if the notify lock is held, or somebody watches: a tenth of a
+-- producer's time.
 create or replace function pgwake.after_insert_jobs()
 returns trigger
 language plpgsql
@@ -98,8 +99,8 @@ begin
   if v_queue = v_last_queue and v_other_rows = 0 then
     insert into pgwake.tallies (queue, at, enqueued, live_rows)
     values (v_queue, pgwake.now(), v_rows, v_rows);
-    if v_has_queues or pgwake.is_bell_held(v_queue) then
-      perform pgwake.ring(v_queue);
+    if v_has_queues or pgwake.is_notify_lock_held(v_queue) then
+      perform pgwake.wake(v_queue);
     end if;
   else
     for v_queue, v_waiting_rows in
@@ -125,7 +126,7 @@ begin
           and i.has_parents_left is null
         group by i.concurrency_key;
       end if;
-      perform pgwake.ring(v_queue);
+      perform pgwake.wake(v_queue);
     end loop;
     select array_agg(i.id) into v_ids from inserted as i
     where i.has_parents_left and i.depends_on is not null;
@@ -251,7 +252,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   lock table pgwake.jobs_live in row exclusive mode;  -- seen by open_writers()
-  perform pgwake.ring(coalesce(new.name, old.name));
+  perform pgwake.wake(coalesce(new.name, old.name));
   if new.key_limit is distinct from old.key_limit then
     perform pgwake.free_all_keys(coalesce(new.name, old.name));
   end if;

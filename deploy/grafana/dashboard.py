@@ -355,16 +355,20 @@ def workers() -> list[Json]:
         ),
         graph(
             "Listeners",
-            "Processes that listen, and bells held: a queue where one sleeps has one. "
+            "Processes that listen, and notify locks held: a queue where one sleeps "
+            "has one. "
             "A process that does not listen polls.",
             "short",
             (f"sum(pgwake_listener_up{{{PROCESSES}}})", "listening"),
-            (f"sum by (queue) (pgwake_bell_held{{{JOBS}}})", "bell {{queue}}"),
+            (
+                f"sum by (queue) (pgwake_notify_lock_held{{{JOBS}}})",
+                "notify lock {{queue}}",
+            ),
         ),
         graph(
             "Wake-ups by cause",
-            "Looks at a queue a second. notify: an insert rang; bell: on taking the "
-            "bell; timer: a job came due; poll: the interval was over.",
+            "Looks at a queue a second. notify: an insert notified; lock: on taking "
+            "the notify lock; timer: a job came due; poll: the interval was over.",
             "ops",
             (rate("pgwake_wakeups_total", "cause"), "{{cause}}"),
         ),

@@ -1,5 +1,5 @@
--- The contract of pgwake's producers and consumers, in steps. README.md says how to read
--- it, how to run it, and what each part proves.
+-- The contract of pgwake's producers and consumers, in steps. README.md says how to
+-- read it, how to run it, and what each part proves.
 
 -- step: this is a pgwake whose functions a client of schema 2 may use
 select (serves_from <= 2 and version >= 2)::text from pgwake.schema_version;
@@ -72,7 +72,8 @@ select {claimed}::text;
 
 -- step: the fields of a claim are these, and none is left out
 select string_agg(f.name, ' ' order by f.name) from jsonb_object_keys({row}::jsonb) as f(name);
--- expect: attempt created_at id kind lease_expires_at lease_id max_attempts metadata options payload queue
+-- expect: attempt created_at id kind lease_expires_at lease_id max_attempts metadata
+-- options payload queue
 
 -- step: the payload is what was inserted, to the digit
 select (({row}::jsonb -> 'payload') = {payload}::jsonb)::text;
@@ -80,7 +81,8 @@ select (({row}::jsonb -> 'payload') = {payload}::jsonb)::text;
 
 -- step: the rest of a job that has nothing of its own
 select ({row}::jsonb - array['id', 'lease_id', 'queue', 'payload', 'created_at', 'lease_expires_at'])::text;
--- expect: {"kind": "greet", "attempt": 1, "options": null, "metadata": null, "max_attempts": null}
+-- expect: {"kind": "greet", "attempt": 1, "options": null, "metadata": null,
+-- "max_attempts": null}
 
 -- step: a job is claimed once
 -- in: b
@@ -522,41 +524,41 @@ select kind from pgwake.claim_next_job({queue}, 'contract-a');
 -- Being woken -------------------------------------------------------------------------
 
 -- step: a queue for it
-select {queue} || '-bell';
--- keep: bell
+select {queue} || '-woken';
+-- keep: woken
 
 -- step: a listens for jobs
 listen pgwake;
 
--- step: and for the baton
-listen pgwake_baton;
+-- step: and for duty
+listen pgwake_duty;
 
 -- step: b for jobs
 -- in: b
 listen pgwake;
 
--- step: and for the baton
+-- step: and for duty
 -- in: b
-listen pgwake_baton;
+listen pgwake_duty;
 
 -- step: while nobody is on duty, a new job tells nobody
 -- in: p
-insert into pgwake.jobs (queue, kind) values ({bell}, 'silent');
+insert into pgwake.jobs (queue, kind) values ({woken}, 'silent');
 
 -- step: as a would have heard
 select 'heard?';
 -- hears: (nothing)
 
 -- step: a goes on duty
-select pgwake.park({bell})::text;
+select pgwake.park({woken})::text;
 -- expect: true
 
 -- step: and looks once more: there it is
-select kind from pgwake.claim_next_job({bell}, 'contract-a');
+select kind from pgwake.claim_next_job({woken}, 'contract-a');
 -- expect: silent
 
 -- step: and then nothing is left, so it may sleep
-select id::text from pgwake.claim_next_job({bell}, 'contract-a');
+select id::text from pgwake.claim_next_job({woken}, 'contract-a');
 -- expect: (no row)
 
 -- step: no transaction under way may have missed that
@@ -565,44 +567,44 @@ select cardinality(pgwake.open_writers())::text;
 
 -- step: b can't go on duty beside it
 -- in: b
-select pgwake.park({bell})::text;
+select pgwake.park({woken})::text;
 -- expect: false
 
 -- step: now a new job tells
 -- in: p
-insert into pgwake.jobs (queue, kind) values ({bell}, 'heard');
+insert into pgwake.jobs (queue, kind) values ({woken}, 'heard');
 
 -- step: a, which claims it
-select kind from pgwake.claim_next_job({bell}, 'contract-a');
+select kind from pgwake.claim_next_job({woken}, 'contract-a');
 -- expect: heard
--- hears: pgwake {bell}
+-- hears: pgwake {woken}
 
--- step: b hears it too, and goes by the baton only
+-- step: b hears it too, and goes by pgwake_duty only
 -- in: b
 select 'heard?';
--- hears: pgwake {bell}
+-- hears: pgwake {woken}
 
 -- step: a is busy: it goes off duty
-select pgwake.unpark({bell})::text;
+select pgwake.unpark({woken})::text;
 -- expect: true
 
 -- step: which b hears
 -- in: b
 select 'heard?';
--- hears: pgwake_baton {bell}
+-- hears: pgwake_duty {woken}
 
 -- step: and takes over
 -- in: b
-select pgwake.park({bell})::text;
+select pgwake.park({woken})::text;
 -- expect: true
 
 -- step: a transaction that has inserted and not committed
 -- in: p
 begin;
 
--- step: may have been there before the bell
+-- step: may have been there before the notify lock
 -- in: p
-insert into pgwake.jobs (queue, kind) values ({bell}, 'late');
+insert into pgwake.jobs (queue, kind) values ({woken}, 'late');
 
 -- step: so it is named
 -- in: b
@@ -615,31 +617,31 @@ commit;
 
 -- step: no more, and its job is there
 -- in: b
-select concat_ws(' ', cardinality(pgwake.open_writers()), (select kind from pgwake.claim_next_job({bell}, 'contract-b')));
+select concat_ws(' ', cardinality(pgwake.open_writers()), (select kind from pgwake.claim_next_job({woken}, 'contract-b')));
 -- expect: 0 late
--- hears: pgwake {bell}
+-- hears: pgwake {woken}
 
 -- step: what is given back tells as a new one does
 -- in: p
-select (pgwake.release_jobs(array_agg(id), array_agg(lease_id)))[1] from pgwake.jobs_live where queue = {bell} and kind = 'late';
+select (pgwake.release_jobs(array_agg(id), array_agg(lease_id)))[1] from pgwake.jobs_live where queue = {woken} and kind = 'late';
 -- expect: released
 
 -- step: whoever is on duty
 -- in: b
 select pg_backend_pid()::text;
--- hears: pgwake {bell}
+-- hears: pgwake {woken}
 -- keep: pid
 
 -- step: when its session dies
 select pg_terminate_backend({pid}::int, 5000)::text;
 -- expect: true
 
--- step: the post is free
-select pgwake.park({bell})::text;
+-- step: the duty lock is free
+select pgwake.park({woken})::text;
 -- expect: true
 
 -- step: who stops goes off duty
-select pgwake.unpark({bell})::text;
+select pgwake.unpark({woken})::text;
 -- expect: true
 
 -- step: all of that in one call: c, which listens
@@ -648,37 +650,37 @@ listen pgwake;
 
 -- step: claims by it what is there
 -- in: c
-select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-c');
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({woken}, 'contract-c');
 -- expect: late f
 
 -- step: goes on duty when nothing is
 -- in: c
-select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-c');
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({woken}, 'contract-c');
 -- expect: 0.005 t
 
 -- step: and is to wait for longer
 -- in: c
-select (kind is null and is_on_duty and wait_seconds between 0.005 and 5)::text from pgwake.claim_or_park({bell}, 'contract-c');
+select (kind is null and is_on_duty and wait_seconds between 0.005 and 5)::text from pgwake.claim_or_park({woken}, 'contract-c');
 -- expect: true
 
--- step: a, beside it, waits for the baton
-select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-a');
+-- step: a, beside it, waits to be passed the duty
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({woken}, 'contract-a');
 -- expect: 5 f
 
 -- step: now a new job tells
 -- in: p
-insert into pgwake.jobs (queue, kind) values ({bell}, 'told');
+insert into pgwake.jobs (queue, kind) values ({woken}, 'told');
 
 -- step: c, which claims it, and is off duty by that
 -- in: c
-select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-c');
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({woken}, 'contract-c');
 -- expect: told f
--- hears: pgwake {bell}
+-- hears: pgwake {woken}
 
 -- step: so that a goes on duty
-select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({bell}, 'contract-a');
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({woken}, 'contract-a');
 -- expect: 0.005 t
 
 -- step: and off when it stops
-select pgwake.unpark({bell})::text;
+select pgwake.unpark({woken})::text;
 -- expect: true

@@ -14,7 +14,7 @@
 -- tokens - n.
 --
 -- next_at: when to look again, should count be taken: at the next token. Null where
--- nothing runs until a job ends, which rings. Rides jobs_lease_idx.
+-- nothing runs until a job ends, which wakes the queue. Rides jobs_lease_idx.
 create or replace function pgwake.admit_claim(
   queue text,
   inout count int,

@@ -25,7 +25,7 @@ begin
     v_count := v_count + 1;
   end loop;
   if v_count > 0 then
-    perform pgwake.ring(free_all_keys.queue);
+    perform pgwake.wake(free_all_keys.queue);
   end if;
   return v_count;
 end

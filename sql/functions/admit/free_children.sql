@@ -35,7 +35,7 @@ begin
     returning queue
   )
   select array_agg(distinct l.queue) into v_queues from looks as l;
-  perform pgwake.ring(q.name) from unnest(v_queues) as q(name);
+  perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
 end
 $$;
 

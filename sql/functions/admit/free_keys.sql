@@ -14,7 +14,7 @@ begin
   from unnest(free_keys.queues, free_keys.keys) as u(queue, key)
   where u.key is not null;
   if found then
-    perform pgwake.ring(u.queue)
+    perform pgwake.wake(u.queue)
     from (
       select distinct u.queue from unnest(free_keys.queues, free_keys.keys) as u(queue, key)
       where u.key is not null

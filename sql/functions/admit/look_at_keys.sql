@@ -53,7 +53,7 @@ begin
       (select q.key_limit from pgwake.queues as q where q.name = v_queue), 1);
     if found then
       v_count := v_count + 1;
-      perform pgwake.ring(v_queue);
+      perform pgwake.wake(v_queue);
     end if;
   end loop;
   perform set_config(

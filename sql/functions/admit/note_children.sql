@@ -1,7 +1,7 @@
 -- Has jobs that have just come wait for their parents: checks that there are such, and
 -- writes a look at each child. Internal: for jobs_live rows of the caller's own
 -- transaction that has_parents_left; called for all of a statement, so that parents may
--- come in the same one. The caller rings.
+-- come in the same one. The caller wakes the queues.
 --
 -- Raises PW003 for a parent that does not exist, or is not older than its child: so
 -- there are no cycles. No lock but its own new rows', so it may be called in anybody's

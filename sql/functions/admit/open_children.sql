@@ -261,7 +261,7 @@ begin
         filter (where o.status = 'pending' and pgwake.is_announced(o.queue, open_children.audience))
     into v_queues, v_events
     from opened as o;
-    perform pgwake.ring(q.name) from unnest(v_queues) as q(name);
+    perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
     perform pgwake.announce(v_events);
   end loop;
 

@@ -1,16 +1,17 @@
 -- Claims the next due job of a queue as claim_next_job does; if there is none, goes on
 -- duty (see park) and says how long to sleep. The whole loop of a consumer that is woken:
--- LISTEN pgwake and pgwake_baton once, then call this, run the job or sleep, and again.
+-- LISTEN pgwake and pgwake_duty once, then call this, run the job or sleep, and again.
 --
 -- Returns one row. A job: the fields of claimed_job but the queue; the session is off duty
 -- now. No job: id is null, and wait_seconds says how long to sleep at most. What ends the
--- sleep is a notification with the queue as its payload, on pgwake_baton, or if is_on_duty
--- on pgwake too. What was notified before the call is forgotten before it, never after.
+-- sleep is a notification with the queue as its payload, on pgwake_duty, or if
+-- is_on_duty on pgwake too. What was notified before the call is forgotten before it,
+-- never after.
 --
 -- On duty the wait is 5 ms, and after that as long as it has been on duty: a job whose
 -- transaction was under way meanwhile is found within as long again as that took. Not
 -- beyond next_run_at, nor poll. Off duty it is poll: who calls before that was passed the
--- baton, and claims only if the post is free, so that of many who wait one looks.
+-- duty, and claims only if the duty lock is free, so that of many who wait one looks.
 --
 -- For a session of its own, for any number of queues, in autocommit and read committed:
 -- rolled back, it may be on duty all the same, which a later call sets right. Who stops
@@ -29,8 +30,8 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_bell constant bigint := pgwake.bell_key(claim_or_park.queue);
-  v_setting constant text := 'pgwake.duty_' || translate(v_bell::text, '-', '_');
+  v_notify_lock constant bigint := pgwake.notify_lock_key(claim_or_park.queue);
+  v_setting constant text := 'pgwake.duty_' || translate(v_notify_lock::text, '-', '_');
   v_poll constant numeric := extract(epoch from claim_or_park.poll);
   v_clock constant numeric := extract(epoch from clock_timestamp());
   v_was constant numeric := substring(current_setting(v_setting, true) from '^-?\d{1,12}\.?\d{0,6}$');
@@ -64,7 +65,7 @@ begin
     is_on_duty := exists (
       select from pg_locks as l
       where l.pid = pg_backend_pid() and l.locktype = 'advisory' and l.objsubid = 1
-        and l.classid::bigint << 32 | l.objid::bigint = v_bell);
+        and l.classid::bigint << 32 | l.objid::bigint = v_notify_lock);
     if not is_on_duty then
       is_on_duty := pgwake.park(claim_or_park.queue);
       v_since := case when is_on_duty then v_clock else -v_clock end;

@@ -5,9 +5,10 @@
 -- it as a comment; value is what was measured, in seconds where that is a time.
 --
 -- Looks at what it is made of (diagnose_schema), at who pins dead rows (diagnose_pins),
--- at the server (diagnose_server), at bells (diagnose_bells), at running jobs
--- (diagnose_leases), at the ring (diagnose_leaves), and at queues, kinds and schedules
--- (diagnose_queues): each says its thresholds. At most ten rows a check, the worst.
+-- at the server (diagnose_server), at notify and duty locks (diagnose_wake_locks), at
+-- running jobs (diagnose_leases), at the ring (diagnose_leaves), and at queues, kinds
+-- and schedules (diagnose_queues): each says its thresholds. At most ten rows a check,
+-- the worst.
 --
 -- Reads only, so it answers on a standby too, and never scans jobs: see README.md for
 -- what it costs. What the owner of pgwake may not see of other roles' sessions is a
@@ -27,7 +28,7 @@ begin
     select * from pgwake.diagnose_schema()
     union all select * from pgwake.diagnose_pins()
     union all select * from pgwake.diagnose_server()
-    union all select * from pgwake.diagnose_bells()
+    union all select * from pgwake.diagnose_wake_locks()
     union all select * from pgwake.diagnose_leases()
     union all select * from pgwake.diagnose_leaves()
     union all select * from pgwake.diagnose_queues()

@@ -2,7 +2,7 @@
 \ir diagnose_schema.sql
 \ir diagnose_pins.sql
 \ir diagnose_server.sql
-\ir diagnose_bells.sql
+\ir diagnose_wake_locks.sql
 \ir diagnose_leases.sql
 \ir diagnose_leaves.sql
 \ir diagnose_queues.sql

@@ -135,7 +135,7 @@ begin
       if v_depends_on is not null then
         perform pgwake.note_children(array[v_id]);
       end if;
-      perform pgwake.ring(enqueue.queue);
+      perform pgwake.wake(enqueue.queue);
       perform pgwake.free_keys(array[v_queue, enqueue.queue], array[v_key, enqueue.concurrency_key]);
       return v_id;
     end if;

@@ -7,7 +7,7 @@
 -- jobs_result_is_at_most_1_mib (23514) for a result that is too large, with nothing
 -- changed.
 --
--- Frees the jobs' concurrency keys and children, rings queues with max_running, and
+-- Frees the jobs' concurrency keys and children, wakes queues with max_running, and
 -- sends webhooks.
 --
 -- Rides jobs_live_pkey in id order, so that batches can't deadlock. The fence is read
@@ -96,7 +96,7 @@ begin
     perform pgwake.announce(v_events);
   end if;
   if v_limited is not null then
-    perform pgwake.ring(l.queue) from (select distinct l.queue from unnest(v_limited) as l(queue)) as l;
+    perform pgwake.wake(l.queue) from (select distinct l.queue from unnest(v_limited) as l(queue)) as l;
   end if;
   if v_keys is not null then
     perform pgwake.free_keys(v_queues, v_keys);

@@ -3,7 +3,7 @@
 --
 -- The error, if any, is kept in the job's errors with the job's attempt and worker.
 -- Tallies, announces, frees the job's concurrency key and its children, sends its
--- webhook, and rings a queue with max_running when what ends was running.
+-- webhook, and wakes a queue with max_running when what ends was running.
 create or replace function pgwake.end_job(
   job_id bigint, new_status text, reason text default null, message text default null,
   traceback text default null
@@ -61,7 +61,7 @@ begin
     perform pgwake.send_webhooks(array[v_job.id]);
   end if;
   if v_old_status = 'running' then
-    perform pgwake.ring(q.name) from pgwake.queues as q where q.max_running is not null and q.name = v_job.queue;
+    perform pgwake.wake(q.name) from pgwake.queues as q where q.max_running is not null and q.name = v_job.queue;
   end if;
   if pgwake.is_announced(v_job.queue, pgwake.get_audience()) then
     perform pgwake.announce(array[

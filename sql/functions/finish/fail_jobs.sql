@@ -106,7 +106,7 @@ begin
         v_waiting := v_waiting || v_job.queue;
         perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
       else
-        perform pgwake.ring(v_job.queue);
+        perform pgwake.wake(v_job.queue);
       end if;
       if pgwake.is_announced(v_job.queue, v_audience) then
         perform pgwake.announce(array[

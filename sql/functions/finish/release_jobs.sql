@@ -132,7 +132,7 @@ begin
   if v_unknown_kinds is not null then
     perform pgwake.note_bounces(v_unknown_kinds);
   end if;
-  perform pgwake.ring(q.name) from unnest(v_queues) as q(name);
+  perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
   perform pgwake.announce(v_events);
 
   if cardinality(v_released) = cardinality(release_jobs.job_ids) then

@@ -150,7 +150,7 @@ begin
       filter (where pgwake.is_announced(r.queue, v_audience))
   into v_retried, v_events
   from retried as r;
-  perform pgwake.ring(q.queue)
+  perform pgwake.wake(q.queue)
   from (select distinct j.queue from pgwake.jobs_live as j where j.id = any (v_retried)) as q;
   perform pgwake.announce(v_events);
 

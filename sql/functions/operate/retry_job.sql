@@ -76,7 +76,7 @@ begin
   else
     perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
   end if;
-  perform pgwake.ring(v_job.queue);
+  perform pgwake.wake(v_job.queue);
   if pgwake.is_announced(v_job.queue, pgwake.get_audience()) then
     perform pgwake.announce(array[
       pgwake.status_event(v_job.id, v_job.queue, v_job.kind, v_old_status, v_job.status)]);

@@ -1,8 +1,8 @@
 -- Who sleeps on a queue, and how its inserts wake them.
-\ir bell_key.sql
-\ir is_bell_held.sql
-\ir ring.sql
-\ir pass_baton.sql
+\ir notify_lock_key.sql
+\ir is_notify_lock_held.sql
+\ir wake.sql
+\ir pass_duty.sql
 \ir unmute.sql
 \ir mute.sql
 \ir park.sql

@@ -1,10 +1,10 @@
 -- The transactions that may be about to commit jobs: those that have a lock on
 -- pgwake.jobs or jobs_live in row exclusive mode, prepared ones too.
 --
--- Returns their virtual transaction ids, which is how one knows them again: a process id
--- is missing from prepared ones, and xact_start is hidden from ordinary roles. Who has
--- taken a bell asks once, looks at the queue, and looks again when one of these has
--- gone: it may have probed just before the bell was taken.
+-- Returns their virtual transaction ids, which is how one knows them again: a process
+-- id is missing from prepared ones, and xact_start is hidden from ordinary roles. Who
+-- has taken a notify lock asks once, looks at the queue, and looks again when one of
+-- these has gone: it may have probed just before the notify lock was taken.
 create or replace function pgwake.open_writers()
 returns text[]
 language plpgsql volatile

@@ -1,12 +1,13 @@
 -- Puts this session on duty for a queue, as the one that its inserts wake: takes the
--- post, and unless muted the bell, two session-level advisory locks. While somebody has
--- the bell, whatever makes a job of the queue pending notifies; while nobody has, whoever
--- is on duty looks often, or nobody sleeps, and nothing is sent.
+-- duty lock, and unless muted the notify lock, two session-level advisory locks. While
+-- somebody has the notify lock, whatever makes a job of the queue pending notifies;
+-- while nobody has, whoever is on duty looks often, or nobody sleeps, and nothing is
+-- sent.
 --
--- Returns whether this session is on duty now; false: another is. Taken twice, it has to
--- be given up twice. Not undone by a rollback. sql/README.md says what a consumer has to
--- do before and after, so that no job is left over; in short: LISTEN first, look at the
--- queue once more before sleeping, and again when open_writers() have gone.
+-- Returns whether this session is on duty now; false: another is. Taken twice, it has
+-- to be given up twice. Not undone by a rollback. sql/README.md says what a consumer
+-- has to do before and after, so that no job is left over; in short: LISTEN first, look
+-- at the queue once more before sleeping, and again when open_writers() have gone.
 --
 -- Raises PW003. Never waits, since that would pin a snapshot.
 create or replace function pgwake.park(queue text default 'default', muted boolean default false)
@@ -18,7 +19,7 @@ begin
   if park.queue is null then
     perform pgwake.raise_invalid('queue is null', 'Name the queue to be on duty for.');
   end if;
-  if not pg_try_advisory_lock(pgwake.bell_key(park.queue) + 1) then
+  if not pg_try_advisory_lock(pgwake.notify_lock_key(park.queue) + 1) then
     return false;
   end if;
   if not park.muted then

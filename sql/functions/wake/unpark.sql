@@ -1,5 +1,5 @@
--- Goes off duty, and passes the baton: others that sleep are told on channel
--- pgwake_baton to call park(). muted says that this session has the post alone.
+-- Goes off duty, and passes the duty: others that sleep are told on channel
+-- pgwake_duty to call park(). muted says that this session has the duty lock alone.
 --
 -- Returns whether this session was on duty (if not, the server warns). Raises PW003.
 create or replace function pgwake.unpark(queue text default 'default', muted boolean default false)
@@ -17,8 +17,8 @@ begin
     perform pgwake.mute(unpark.queue);
   end if;
   -- Told after the unlock: before, they would try in vain, and sleep.
-  v_was_on_duty := pg_advisory_unlock(pgwake.bell_key(unpark.queue) + 1);
-  perform pgwake.pass_baton(unpark.queue);
+  v_was_on_duty := pg_advisory_unlock(pgwake.notify_lock_key(unpark.queue) + 1);
+  perform pgwake.pass_duty(unpark.queue);
   return v_was_on_duty;
 end
 $$;

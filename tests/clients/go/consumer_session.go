@@ -19,7 +19,7 @@ func connect(ctx context.Context) (*session, error) {
 	db, _ := sql.Open("postgres", url) // connects later, so it can't fail
 	connection, err := db.Conn(ctx)
 	s := &session{connection, db, pq.NewListener(url, time.Second, time.Second, nil)}
-	for _, channel := range []string{"pgwake", "pgwake_baton"} {
+	for _, channel := range []string{"pgwake", "pgwake_duty"} {
 		if err == nil {
 			err = s.listener.Listen(channel)
 		}
@@ -52,7 +52,7 @@ func (s *session) doze(stopping context.Context, j job) {
 	for isNamed := false; !isNamed && ctx.Err() == nil; {
 		select {
 		case note := <-s.listener.Notify: // nil: it was lost, and is back
-			isNamed = note == nil || note.Extra == queue && (j.isOnDuty || note.Channel == "pgwake_baton")
+			isNamed = note == nil || note.Extra == queue && (j.isOnDuty || note.Channel == "pgwake_duty")
 		case <-ctx.Done():
 		}
 	}

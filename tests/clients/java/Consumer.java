@@ -14,7 +14,7 @@ public class Consumer {
     static volatile boolean stopping;
 
     static void work(Connection connection) throws SQLException, InterruptedException {
-        connection.createStatement().execute("listen pgwake; listen pgwake_baton");
+        connection.createStatement().execute("listen pgwake; listen pgwake_duty");
         System.out.println("ready");
         boolean onDuty = false;
         while (!stopping) {
@@ -34,7 +34,7 @@ public class Consumer {
     /** Whether the queue is named within so many ms; -1: whether it has been. */
     static boolean isNamed(Connection connection, int within, boolean onDuty) throws SQLException {
         for (var note : connection.unwrap(PGConnection.class).getNotifications(within)) {
-            if (note.getParameter().equals(QUEUE) && (onDuty || note.getName().equals("pgwake_baton"))) return true;
+            if (note.getParameter().equals(QUEUE) && (onDuty || note.getName().equals("pgwake_duty"))) return true;
         }
         return false;
     }

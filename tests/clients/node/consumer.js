@@ -29,10 +29,10 @@ async function work(client) {
   const ask = async (call, ...values) => (await client.query(`select ${call} as answer`, values)).rows[0].answer
   let onDuty = false
   client.on('error', () => wake.abort()).on('notification', ({ channel, payload }) => {
-    if (payload === queue && (onDuty || channel === 'pgwake_baton')) wake.abort()
+    if (payload === queue && (onDuty || channel === 'pgwake_duty')) wake.abort()
   })
   await client.connect()
-  await client.query('listen pgwake; listen pgwake_baton')
+  await client.query('listen pgwake; listen pgwake_duty')
   console.log('ready')
   while (!stopping) {
     wake = new AbortController() // forgets what has been heard: before each claim, never after it

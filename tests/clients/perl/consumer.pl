@@ -39,14 +39,14 @@ sub doze {    # until the queue is named, or so many seconds
         vec(my $readable = '', $db->{pg_socket}, 1) = 1;
         select $readable, undef, undef, $left;
         while (my $note = $db->pg_notifies) {
-            return if $note->[2] eq $queue && ($on_duty || $note->[0] eq 'pgwake_baton');
+            return if $note->[2] eq $queue && ($on_duty || $note->[0] eq 'pgwake_duty');
         }
     }
 }
 
 sub work {
     $db = DBI->connect("dbi:Pg:$ENV{DATABASE_URL}", '', '', { RaiseError => 1, PrintError => 0 });
-    $db->do('listen pgwake; listen pgwake_baton');
+    $db->do('listen pgwake; listen pgwake_duty');
     say 'ready';
     while (!$stopping) {
         1 while $db->pg_notifies;    # forgets what has been heard: before each claim, never after it

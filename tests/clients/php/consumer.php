@@ -37,7 +37,7 @@ function run(PDO $db, array $job): string // says how it ended
 function doze(PDO $db, array $job): void // until the queue is named
 {
     $until = microtime(true) + $job['wait_seconds'];
-    $wakes = fn ($note) => $note && $note[2] === QUEUE && ($job['is_on_duty'] || $note[0] === 'pgwake_baton');
+    $wakes = fn ($note) => $note && $note[2] === QUEUE && ($job['is_on_duty'] || $note[0] === 'pgwake_duty');
     while (!$GLOBALS['stopping'] && ($left = $until - microtime(true)) > 0
         && !$wakes($db->pgsqlGetNotify(PDO::FETCH_NUM, (int) ceil(1000 * $left))));
 }
@@ -45,7 +45,7 @@ function doze(PDO $db, array $job): void // until the queue is named
 while (!$stopping) {
     try {
         $db = connect();
-        $db->exec('listen pgwake; listen pgwake_baton');
+        $db->exec('listen pgwake; listen pgwake_duty');
         echo "ready\n";
         while (!$stopping) {
             while ($db->pgsqlGetNotify()); // forgets what has been heard: before each claim, never after it

@@ -32,13 +32,13 @@ end
 def doze(seconds, on_duty) # until the queue is named
   wake_at = Time.now + seconds
   while !$stopping && (left = wake_at - Time.now).positive?
-    @db.wait_for_notify([left, 0.2].min) { |on, _, name| return if name == QUEUE && (on_duty || on == "pgwake_baton") }
+    @db.wait_for_notify([left, 0.2].min) { |on, _, name| return if name == QUEUE && (on_duty || on == "pgwake_duty") }
   end
 end
 
 def work
   @db = PG.connect(ENV.fetch("DATABASE_URL"))
-  @db.exec("listen pgwake; listen pgwake_baton")
+  @db.exec("listen pgwake; listen pgwake_duty")
   puts "ready"
   until $stopping
     nil while @db.notifies # forgets what has been heard: before each claim, never after it

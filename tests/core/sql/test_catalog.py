@@ -192,21 +192,21 @@ SIGNATURES = {
     "watch": "-> void",
 }
 INTERNAL = words("""
-admit_claim after_change_jobs after_change_limits after_change_queues
-after_insert_jobs after_truncate_jobs analyze_jobs announce append_error ask_workers
-before_insert_jobs bell_key check_adopted check_cursor check_leases claim_cost
-clock_offset count_crashed crash_jobs cron_problem database_identity dead_lanes
-diagnose_bells diagnose_leases diagnose_leaves diagnose_pins diagnose_queues
-diagnose_schema diagnose_server end_job error_fingerprint explain_attempts explain_end
-explain_key explain_limits explain_parents explain_place explain_policy explain_run
-explain_wait explain_workers finished_slot fold_tallies force_end_job
-forget_stale_reports free_all_keys free_children free_keys get_audience get_policy
-is_adopted is_announced is_bell_held is_live is_watched lease_outcome lock_tables
-look_at_children look_at_keys look_at_pending look_cost next_place note_bounces
-note_children oldest_snapshot_at open_children open_keys pass_baton payload_problem
-raise_invalid raise_outcome redrive_failed refuse_claim ring say_holders say_jobs
-say_name say_time send_webhooks session_cursors status_back status_event sum_tallies
-try_crash_jobs type_problem
+admit_claim after_change_jobs after_change_limits after_change_queues after_insert_jobs
+after_truncate_jobs analyze_jobs announce append_error ask_workers before_insert_jobs
+check_adopted check_cursor check_leases claim_cost clock_offset count_crashed crash_jobs
+cron_problem database_identity dead_lanes diagnose_leases diagnose_leaves diagnose_pins
+diagnose_queues diagnose_schema diagnose_server diagnose_wake_locks end_job
+error_fingerprint explain_attempts explain_end explain_key explain_limits
+explain_parents explain_place explain_policy explain_run explain_wait explain_workers
+finished_slot fold_tallies force_end_job forget_stale_reports free_all_keys
+free_children free_keys get_audience get_policy is_adopted is_announced is_live
+is_notify_lock_held is_watched lease_outcome lock_tables look_at_children look_at_keys
+look_at_pending look_cost next_place note_bounces note_children notify_lock_key
+oldest_snapshot_at open_children open_keys pass_duty payload_problem raise_invalid
+raise_outcome redrive_failed refuse_claim say_holders say_jobs say_name say_time
+send_webhooks session_cursors status_back status_event sum_tallies try_crash_jobs
+type_problem wake
 """)
 
 CLAIMED_JOB = [
@@ -294,9 +294,15 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
         " @> array['search_path=pg_catalog, pg_temp']"
         " order by proname",
     )
-    inline = {"bell_key", "claim_cost", "is_announced", "is_bell_held", "is_watched"}
+    inline = {
+        "notify_lock_key",
+        "claim_cost",
+        "is_announced",
+        "is_notify_lock_held",
+        "is_watched",
+    }
     inline |= {"look_cost", "now"}
-    qualified = {"get_audience", "ring"}  # called again and again
+    qualified = {"get_audience", "wake"}  # called again and again
     assert set(unpinned) == inline | qualified
 
 

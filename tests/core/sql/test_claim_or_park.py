@@ -31,7 +31,8 @@ async def is_free(db: Connection, queue: str = "default") -> bool:
 async def set_since(db: Connection, value: str) -> None:
     """Write since when it is on duty (negative: off), in place of the function."""
     setting = await db.fetchval(
-        "select 'pgwake.duty_' || translate(pgwake.bell_key('default')::text, '-', '_')"
+        "select 'pgwake.duty_'"
+        " || translate(pgwake.notify_lock_key('default')::text, '-', '_')"
     )
     assert await db.fetchval("select current_setting($1)", setting) != ""
     await db.execute("select set_config($1, $2, false)", setting, value)
@@ -66,9 +67,9 @@ async def test_a_job_that_comes_just_before_it_is_on_duty_is_found(
 ) -> None:
     producer = await connect()
     await producer.execute("begin")
-    # In the way of who takes the bell, as a probe is.
-    bell = "pgwake.bell_key('default')"
-    await producer.execute(f"select pg_advisory_xact_lock_shared({bell})")
+    # In the way of who takes the notify lock, as a probe is.
+    lock = "pgwake.notify_lock_key('default')"
+    await producer.execute(f"select pg_advisory_xact_lock_shared({lock})")
     asking = asyncio.create_task(ask(db))
     await asyncio.sleep(0.01)  # it has looked, and found nothing
     job_id = await insert(producer)
@@ -84,18 +85,18 @@ async def test_on_duty_it_hears_of_a_job_and_off_duty_it_tells_the_others(
 ) -> None:
     consumer, others = await connect(), await connect()
     hears = await Listener.start(consumer)
-    baton = await Listener.start(others, "pgwake_baton")
+    duty = await Listener.start(others, "pgwake_duty")
     await ask(consumer)
 
     job_id = await insert(db)
     assert await hears.heard() == ["default"]
     assert (await ask(consumer))["id"] == job_id
-    assert await baton.heard() == ["default"]
+    assert await duty.heard() == ["default"]
     await insert(db)
     assert await hears.heard() == []
 
 
-async def test_beside_one_on_duty_it_waits_for_the_baton(
+async def test_beside_one_on_duty_it_waits_to_be_passed_the_duty(
     db: Connection, connect: Connect
 ) -> None:
     await ask(await connect())
@@ -107,7 +108,7 @@ async def test_beside_one_on_duty_it_waits_for_the_baton(
     assert 0 < again["wait_seconds"] < 60
 
 
-async def test_who_is_passed_the_baton_claims_if_the_post_is_free(
+async def test_who_is_passed_the_duty_claims_if_the_duty_lock_is_free(
     db: Connection, connect: Connect
 ) -> None:
     """Else whoever has it has claimed: one job does not cause a claim for each."""
@@ -263,7 +264,7 @@ async def test_no_job_waits_for_the_poll(connect: Connect) -> None:
         def hear(_c: object, _pid: int, channel: str, queue: object) -> None:
             heard.put_nowait((channel, queue))
 
-        for channel in ("pgwake", "pgwake_baton"):
+        for channel in ("pgwake", "pgwake_duty"):
             await session.add_listener(channel, hear)
         while not done.is_set():
             while not heard.empty():
@@ -275,9 +276,7 @@ async def test_no_job_waits_for_the_poll(connect: Connect) -> None:
                 if len(claimed) == total:
                     done.set()
                 continue
-            wakes = (
-                {"pgwake_baton", "pgwake"} if row["is_on_duty"] else {"pgwake_baton"}
-            )
+            wakes = {"pgwake_duty", "pgwake"} if row["is_on_duty"] else {"pgwake_duty"}
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(row["wait_seconds"]):
                     while (await heard.get())[0] not in wakes:

@@ -418,7 +418,7 @@ async def test_an_end_of_a_key_wakes_who_sleeps(
 ) -> None:
     await keyed(db, "a", "a")
     (held,) = await claim(db)
-    listener = await Listener.with_bells(await connect(), "default")
+    listener = await Listener.with_notify_locks(await connect(), "default")
     await complete(db, held)
     assert await listener.heard() == ["default"]
 

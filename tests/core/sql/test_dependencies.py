@@ -600,7 +600,7 @@ async def test_upkeep_lets_children_in_where_nobody_claims(
     assert await call(db, "maintain", step="children") == {"children": 0}
 
     await set_clock(db, "2 seconds")
-    listener = await Listener.with_bells(await connect(), "b")
+    listener = await Listener.with_notify_locks(await connect(), "b")
     assert (await call(db, "maintain", step="children"))["children"] > 0
     assert await listener.heard() == ["b"]
     assert await status(db, runs) == "pending"
@@ -617,7 +617,7 @@ async def test_who_ends_a_parent_wakes_the_childs_queue(
     await child(db, parent, queue="b")
     await claim(db, queue="b")
     (held,) = await claim(db, queue="a")
-    listener = await Listener.with_bells(await connect(), "b")
+    listener = await Listener.with_notify_locks(await connect(), "b")
     await complete(db, held)
     assert await listener.heard() == ["b"]
 

@@ -116,7 +116,7 @@ async def test_each_end_of_a_job_wakes_who_sleeps(
     await set_queue(db, max_running=1)
     await insert_many(db, 2)
     (job,) = await claim(db, worker="w1")
-    listener = await Listener.with_bells(await connect(), "default")
+    listener = await Listener.with_notify_locks(await connect(), "default")
     far = timedelta(hours=1)
     if end == "complete":
         await call(db, "complete_job", **pair(job))
@@ -145,7 +145,7 @@ async def test_the_end_of_a_job_in_a_queue_without_limits_is_silent(
     await set_queue(db, "other", max_running=1)
     await insert_many(db, 2)
     jobs = await claim(db, 2)
-    listener = await Listener.with_bells(await connect(), "default", "other")
+    listener = await Listener.with_notify_locks(await connect(), "default", "other")
     await call(db, "complete_job", **pair(jobs[0]))
     await call(db, "fail_job", **pair(jobs[1]), retryable=False)
     assert await listener.heard() == []
@@ -174,7 +174,7 @@ async def test_a_raised_limit_holds_at_once_and_a_lowered_one_ends_nothing(
     await set_queue(db, max_running=1)
     await insert_many(db, 6)
     jobs = await claim(db, 9)
-    listener = await Listener.with_bells(await connect(), "default")
+    listener = await Listener.with_notify_locks(await connect(), "default")
     await set_queue(db, max_running=3)
     assert await listener.heard() == ["default"]
     jobs += await claim(db, 9)

@@ -30,7 +30,7 @@ from support.sql.helpers import (
 @fixture
 async def listener(connect: Connect) -> Listener:
     queues = ("default", "q", "q0", "q1", "q2", "old", "new")
-    return await Listener.with_bells(await connect(), *queues)
+    return await Listener.with_notify_locks(await connect(), *queues)
 
 
 INSERTS = {
@@ -47,7 +47,7 @@ INSERTS = {
 
 
 @pytest.mark.parametrize("way", INSERTS)
-async def test_a_statement_that_adds_jobs_rings_once(
+async def test_a_statement_that_adds_jobs_notifies_once(
     db: Connection, listener: Listener, way: str
 ) -> None:
     await db.execute(INSERTS[way])
@@ -55,7 +55,7 @@ async def test_a_statement_that_adds_jobs_rings_once(
     assert await listener.heard() == ["default"]
 
 
-async def test_a_statement_rings_once_for_each_queue(
+async def test_a_statement_notifies_once_for_each_queue(
     db: Connection, listener: Listener
 ) -> None:
     await db.execute(
@@ -66,7 +66,7 @@ async def test_a_statement_rings_once_for_each_queue(
     assert sorted(await listener.heard()) == ["q0", "q1", "q2"]
 
 
-async def test_each_commit_rings_anew(db: Connection, listener: Listener) -> None:
+async def test_each_commit_notifies_anew(db: Connection, listener: Listener) -> None:
     for _ in range(3):
         await insert(db)
 
@@ -105,7 +105,7 @@ async def test_a_rollback_is_silent(db: Connection, listener: Listener) -> None:
 async def test_the_payload_is_the_very_name(
     db: Connection, connect: Connect, name: str
 ) -> None:
-    listener = await Listener.with_bells(await connect(), name)
+    listener = await Listener.with_notify_locks(await connect(), name)
     await insert(db, queue=name)
 
     assert await listener.heard() == [name]
@@ -124,7 +124,7 @@ BACK: dict[str, Back] = {
 
 
 @pytest.mark.parametrize("way", BACK)
-async def test_every_way_back_to_pending_rings(
+async def test_every_way_back_to_pending_notifies(
     db: Connection, listener: Listener, way: str
 ) -> None:
     held = await running(db, queue="q")
@@ -134,7 +134,7 @@ async def test_every_way_back_to_pending_rings(
     assert await listener.heard() == ["q"]
 
 
-async def test_a_crash_into_quarantine_rings_too(
+async def test_a_crash_into_quarantine_notifies_too(
     db: Connection, listener: Listener
 ) -> None:
     await running(db, crash_count=2)
@@ -145,7 +145,7 @@ async def test_a_crash_into_quarantine_rings_too(
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
-async def test_a_retry_by_hand_rings(
+async def test_a_retry_by_hand_notifies(
     db: Connection, listener: Listener, state: str
 ) -> None:
     job_id = await job_in(db, state, queue="q")
@@ -166,7 +166,7 @@ async def test_a_replaced_job_rings_in_its_new_queue(
     assert await listener.heard() == ["new"]
 
 
-async def test_a_batch_rings_once_for_each_queue(
+async def test_a_batch_notifies_once_for_each_queue(
     db: Connection, listener: Listener
 ) -> None:
     held: list[Row] = []
@@ -189,7 +189,9 @@ ENDS: dict[str, Back] = {
 
 
 @pytest.mark.parametrize("way", ENDS)
-async def test_nothing_else_rings(db: Connection, listener: Listener, way: str) -> None:
+async def test_nothing_else_notifies(
+    db: Connection, listener: Listener, way: str
+) -> None:
     held = await running(db)
     await listener.heard()
     await ENDS[way](db, held)
@@ -213,7 +215,7 @@ async def test_a_claim_is_silent(db: Connection, listener: Listener) -> None:
         "delete from pgwake.queues where name = 'q'",
     ],
 )
-async def test_a_resumed_queue_or_a_changed_policy_rings(
+async def test_a_resumed_queue_or_a_changed_policy_notifies(
     db: Connection, listener: Listener, statement: str
 ) -> None:
     await db.execute("insert into pgwake.queues values ('q', 'infinity')")

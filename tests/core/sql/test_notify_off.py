@@ -9,7 +9,7 @@ from support.sql.helpers import Listener, call, claim, insert, job_in, set_queue
 
 @fixture
 async def listener(connect: Connect) -> Listener:
-    return await Listener.with_bells(await connect(), "default", "q")
+    return await Listener.with_notify_locks(await connect(), "default", "q")
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])

@@ -92,7 +92,7 @@ async def test_a_resume_says_whether_the_queue_was_paused(db: Connection) -> Non
 
 
 async def test_a_resume_wakes_who_sleeps(connect: Connect, db: Connection) -> None:
-    listener = await Listener.with_bells(await connect(), "default")
+    listener = await Listener.with_notify_locks(await connect(), "default")
     await insert(db)
     await call(db, "pause_queue")
     await listener.heard()

@@ -194,8 +194,10 @@ async def test_jobs_with_a_concurrency_key_wait_and_their_key_is_looked_at(
     assert (stats["pending_count"], stats["waiting_count"]) == (1, 2)
 
 
-async def test_it_rings_once_for_each_queue(connect: Connect, db: Connection) -> None:
-    listener = await Listener.with_bells(await connect(), "a", "b")
+async def test_it_notifies_once_for_each_queue(
+    connect: Connect, db: Connection
+) -> None:
+    listener = await Listener.with_notify_locks(await connect(), "a", "b")
     await dead(db, 3, queue="a")
     await dead(db, 3, queue="b")
     await listener.heard()

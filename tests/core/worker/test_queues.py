@@ -29,7 +29,7 @@ async def test_a_paused_queue_waits_until_it_is_resumed(
         job_id = await insert(connection, "quick")
         looks = wakeups(worker)
 
-        await connection.execute("select pgwake.ring('default')")
+        await connection.execute("select pgwake.wake('default')")
         await wait_for(lambda: wakeups(worker) > looks)
         assert (await job(connection, job_id))["status"] == "pending"
         await connection.execute("update pgwake.queues set paused_until = null")

@@ -12,7 +12,7 @@ from support.sql.helpers import Listener, insert_many, set_queue
 @fixture
 async def listener(connect: Connect) -> Listener:
     """A session that sleeps on the queue default."""
-    return await Listener.with_bells(await connect(), "default")
+    return await Listener.with_notify_locks(await connect(), "default")
 
 
 async def by_select(db: Connection, count: int) -> None:

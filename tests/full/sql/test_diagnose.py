@@ -409,12 +409,15 @@ async def test_dead_rows_that_nobody_removes_are_found(db: Connection) -> None:
 @pytest.mark.parametrize(
     ("lock", "what"),
     [
-        ("pg_advisory_lock_shared(pgwake.bell_key('mail'))", "the bell"),
-        ("pg_advisory_lock_shared(pgwake.bell_key('mail') + 1)", "the post"),
-        ("pg_advisory_lock(pgwake.bell_key('mail'))", "the bell"),
+        ("pg_advisory_lock_shared(pgwake.notify_lock_key('mail'))", "the notify lock"),
+        (
+            "pg_advisory_lock_shared(pgwake.notify_lock_key('mail') + 1)",
+            "the duty lock",
+        ),
+        ("pg_advisory_lock(pgwake.notify_lock_key('mail'))", "the notify lock"),
     ],
 )
-async def test_a_session_that_holds_a_bell_as_no_client_should_is_found(
+async def test_a_session_that_holds_a_lock_as_no_client_should_is_found(
     db: Connection, connect: Connect, lock: str, what: str
 ) -> None:
     await insert(db, queue="mail", run_at=await tomorrow(db))
@@ -422,7 +425,7 @@ async def test_a_session_that_holds_a_bell_as_no_client_should_is_found(
     await holder.execute("select pg_advisory_lock_shared(42)")
     await holder.execute(f"select {lock}")
 
-    row = await finding(db, "bell_held")
+    row = await finding(db, "wake_lock_held")
     assert (row["severity"], row["subject"]) == ("error", "mail")
     assert f"session {holder.get_server_pid()}" in row["problem"]
     assert what in row["problem"]
@@ -452,7 +455,7 @@ async def inserting(db: Connection) -> AsyncIterator[None]:
 async def test_inserters_and_those_on_duty_are_no_findings(
     db: Connection, connect: Connect
 ) -> None:
-    await Listener.with_bells(await connect(), "default", "other")
+    await Listener.with_notify_locks(await connect(), "default", "other")
     await call(await connect(), "park", queue="muted", muted=True)
     producers = [await connect() for _ in range(3)]
     async with contextlib.AsyncExitStack() as stack:

@@ -34,7 +34,7 @@ async def test_fifty_thousand_jobs_are_copied_counted_and_told_of_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-    listener = await Listener.with_bells(await connect(), "a", "b")
+    listener = await Listener.with_notify_locks(await connect(), "a", "b")
     jobs = (NewJob("k", {"n": n}, queue="ab"[n % 2]) for n in range(COUNT))
     async with opened(database) as producer, producer.transaction():
         assert await producer("copy", jobs) == COUNT

@@ -46,7 +46,7 @@ async def test_what_is_in_flight_is_given_up_and_all_goes_on_by_new_sessions(
             await relay.heal()
             # Claims, ends and wake-ups; and leases, while handlers keep their sessions.
             await ended(connection, await insert(connection, "quick"))
-            await wait_for(lambda: gauge(worker, "bell_held"))
+            await wait_for(lambda: gauge(worker, "notify_lock_held"))
             await ended(connection, await insert(connection, "quick"))
             before = [(await job(connection, i))["lease_expires_at"] for i in held]
 
@@ -102,7 +102,7 @@ async def test_a_server_that_stands_still_is_waited_for(
                 await asyncio.sleep(2)  # longer than a time-out
             row = await ended(connection, job_id)
             await ended(connection, await insert(connection, "quick"))
-            await wait_for(lambda: gauge(worker, "bell_held"))
+            await wait_for(lambda: gauge(worker, "notify_lock_held"))
 
             async def as_many_as_before() -> bool:
                 return len(await sessions(connection)) <= 5

@@ -43,7 +43,7 @@ async def _works(
 ) -> None:
     """See each part at work: listener, claims, ends, schedules, API, a producer."""
     await _ready(api, 200)
-    await wait_for(lambda: gauge(worker, "bell_held"))
+    await wait_for(lambda: gauge(worker, "notify_lock_held"))
     job_id = await insert(connection, "note", payload={"text": f"{word}, woken"})
     await ended(connection, job_id)
     await ended(connection, await queue.enqueue("note", {"text": f"{word}, enqueued"}))

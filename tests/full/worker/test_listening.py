@@ -37,7 +37,7 @@ async def test_a_half_open_session_is_found_by_its_ping_and_replaced(
         Relay.before(database) as relay,
         embedded(database, quick(), listen_url=relay.url, query_timeout=1) as worker,
     ):
-        await wait_for(lambda: gauge(worker, "bell_held"))
+        await wait_for(lambda: gauge(worker, "notify_lock_held"))
 
         async def has_only_pings_left() -> bool:
             rows = await sessions(connection)
@@ -50,7 +50,7 @@ async def test_a_half_open_session_is_found_by_its_ping_and_replaced(
         await relay.heal()
         # It has missed the notification, and has an hour until its poll.
         await ended(connection, job_id)
-        await wait_for(lambda: gauge(worker, "bell_held"))
+        await wait_for(lambda: gauge(worker, "notify_lock_held"))
         await ended(connection, await insert(connection, "quick"))
 
         assert gauge(worker, "listener_up") == 1
@@ -83,7 +83,7 @@ async def test_a_worker_under_load_keeps_no_notification_in_the_servers_queue(
     connection: Connection, database: str
 ) -> None:
     async with embedded(database, quick()) as worker:
-        await wait_for(lambda: gauge(worker, "bell_held"))
+        await wait_for(lambda: gauge(worker, "notify_lock_held"))
         for _ in range(20):
             await connection.fetch(LOAD, "pgwake", 200)
             await insert(connection, "quick")

@@ -161,7 +161,7 @@ def human(**fields: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "text", ["\x1b[31mred", "bell\x07", "\x9b31m", "back\x08space", "\r over", "\x7f"]
+    "text", ["\x1b[31mred", "alarm\x07", "\x9b31m", "back\x08space", "\r over", "\x7f"]
 )
 def test_human_lines_show_control_characters_and_never_send_them(text: str) -> None:
     line = human(kind=text, kinds=[text], error=text, nested={"a": [text]})

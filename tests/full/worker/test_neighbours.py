@@ -48,7 +48,7 @@ async def test_jobs_of_one_database_neither_wake_nor_count_in_the_other(
         embedded(neighbour, quick()) as idle,
     ):
         await asleep(busy)
-        await asleep(idle)  # each has the bell of its own queue of the same name
+        await asleep(idle)  # each has the notify lock of its own queue of the same name
         before = shown(idle)
         await insert_many(connection, 100, queue="elsewhere")
         await insert_some(connection, "quick", 100)

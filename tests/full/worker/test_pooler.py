@@ -56,7 +56,7 @@ async def test_a_direct_listener_wakes_a_worker_behind_a_transaction_pooler(
     connection: Connection, database: str, transaction_pooler: str
 ) -> None:
     async with embedded(transaction_pooler, quick(), listen_url=database) as worker:
-        await wait_for(lambda: gauge(worker, "bell_held"))
+        await wait_for(lambda: gauge(worker, "notify_lock_held"))
         for _ in range(20):
             await ended(connection, await insert(connection, "quick"))
         await connection.execute(TWO_THOUSAND)
@@ -99,7 +99,7 @@ async def test_a_session_pooler_is_as_good_as_none(
 ) -> None:
     with capture_logs() as lines:
         async with embedded(session_pooler, quick()) as worker:
-            await wait_for(lambda: gauge(worker, "bell_held"))
+            await wait_for(lambda: gauge(worker, "notify_lock_held"))
             for _ in range(20):
                 await ended(connection, await insert(connection, "quick"))
             assert gauge(worker, "listener_up") == 1

@@ -54,7 +54,7 @@ class Account:
         seconds: From the first insert to the last end.
         median, p99, longest: Of the waits.
         excess: The longest wait beyond a tenth of the job's own transaction, which is
-            what one may take that was open when the bell was taken.
+            what one may take that was open when the notify lock was taken.
     """
 
     jobs: int

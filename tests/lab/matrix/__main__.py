@@ -27,7 +27,7 @@ PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 WORKER_AT_WORK = [
     f"tests/full/worker/test_{name}.py"
     for name in (
-        "bells",
+        "notify_locks",
         "crashes",
         "database_faults",
         "doctor",

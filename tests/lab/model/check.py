@@ -6,12 +6,13 @@ from pathlib import Path
 
 from support.tools import need
 
-MODEL = Path(__file__).with_name("bell.pml")
+MODEL = Path(__file__).with_name("notify_lock.pml")
 MEMORY_MB = 4000
 DEPTH = 10_000
 SAFETY = ("-DSAFETY", "-DCOLLAPSE")
 
-Sizes = dict[str, int | str]  # of bell.pml: W workers, S slots, T producers, FAULTS
+# Of notify_lock.pml: W workers, S slots, T producers, FAULTS.
+Sizes = dict[str, int | str]
 
 
 def build_checker(folder: Path, sizes: Sizes, flags: tuple[str, ...]) -> None:

@@ -60,7 +60,7 @@ LINES = {
     ),
     "sessions": Line("workers' sessions", "run", "", Tolerance(0.1, 2)),
     "in_transaction": Line("of them idle in a transaction", "run", "", _FEW),
-    "bells": Line("sessions holding bells and posts", "run", "", _FEW),
+    "wake_locks": Line("sessions holding notify and duty locks", "run", "", _FEW),
     "locks": Line("locks held", "run", "", Tolerance(0.5, 50)),
     "notifications": Line("notification queue", "run", "%", Tolerance(0, 0.1)),
     "live_rows": Line("live jobs", "run", "", Tolerance(0.5, 500)),

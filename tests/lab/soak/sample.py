@@ -40,7 +40,7 @@ select
   (select count(distinct l.pid) from pg_locks as l
    where l.locktype = 'advisory' and l.objsubid = 1 and l.mode = 'ExclusiveLock'
      and l.database = (select d.oid from pg_database as d
-                       where d.datname = current_database())) as bells,
+                       where d.datname = current_database())) as wake_locks,
   (select count(*) from pg_locks as l where l.pid <> pg_backend_pid()) as locks,
   pg_notification_queue_usage() * 100 as notifications,
   (select count(*) from pgwake.jobs_live) as live_rows,

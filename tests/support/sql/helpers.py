@@ -279,7 +279,7 @@ class Listener:
         return listener
 
     @classmethod
-    async def with_bells(cls, db: Connection, *queues: str) -> "Listener":
+    async def with_notify_locks(cls, db: Connection, *queues: str) -> "Listener":
         """Like a worker that sleeps on these queues."""
         listener = await cls.start(db)
         for queue in queues:

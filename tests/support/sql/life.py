@@ -19,13 +19,13 @@ check_payload clock_offset enqueue enqueue_many get_job get_queue_stats now unwa
 watch
 """)
 WORKER = PRODUCER | words("""
-bell_key claim_batch claim_jobs claim_next_job claim_or_park complete_job complete_jobs
+claim_batch claim_jobs claim_next_job claim_or_park complete_job complete_jobs
 declare_kinds diagnose due_schedules explain_job extend_leases fail_job fail_jobs
 fire_schedule forget_worker get_adoption get_metrics get_parent_results is_live
 lease_outcome list_failed list_kinds list_schedules list_workers maintain mute
-next_run_at next_suspect_at note_schedule_problem open_writers park pass_baton peek_jobs
-raise_invalid release_jobs release_worker_jobs report_worker retry_delay set_progress
-set_progresses snooze_job sweep_expired_leases unmute unpark
+next_run_at next_suspect_at note_schedule_problem notify_lock_key open_writers park
+pass_duty peek_jobs raise_invalid release_jobs release_worker_jobs report_worker
+retry_delay set_progress set_progresses snooze_job sweep_expired_leases unmute unpark
 """)
 ADMIN = WORKER | words("""
 adopt apply_retention cancel_job cancel_jobs force_complete_job force_fail_job
@@ -168,7 +168,7 @@ def enqueue(life: Life) -> None:
 
 def go_on_duty(life: Life) -> None:
     worker = life.worker
-    for function in ("bell_key", "park", "mute", "unmute", "pass_baton"):
+    for function in ("notify_lock_key", "park", "mute", "unmute", "pass_duty"):
         life.keep(worker, function, queue="family")
     life.call(worker, "open_writers")
     life.keep(worker, "unpark", queue="family")

@@ -124,7 +124,7 @@ async def sessions(connection: Connection) -> list[Row]:
 
 
 async def session_on_duty(connection: Connection) -> Row | None:
-    """The session that has a queue's post, and its bell if it sleeps."""
+    """The session that has a queue's duty lock, and its notify lock if it sleeps."""
     row = await connection.fetchrow(
         "select a.pid, a.application_name from pg_locks as l"
         " join pg_stat_activity as a on a.pid = l.pid"
@@ -135,17 +135,17 @@ async def session_on_duty(connection: Connection) -> Row | None:
 
 
 async def asleep(worker: Worker, *queues: str) -> None:
-    """Wait until a worker has the bells of its queues, has looked, and sleeps.
+    """Wait until a worker has the notify locks of its queues, has looked, and sleeps.
 
-    It looks when it has started, when its listener is up, when it has the bell, and
-    when it has asked who writes; some of these fall together.
+    It looks when it has started, when its listener is up, when it has the notify lock,
+    and when it has asked who writes; some of these fall together.
     """
     seen: list[float] = []
 
     def has_looked() -> bool:
         lifeline = worker._lifeline
-        bells = lifeline._listener._bells if lifeline else {}
-        if not bells or not all(bells[q].is_quiet for q in queues or ("default",)):
+        locks = lifeline._listener._notify_locks if lifeline else {}
+        if not locks or not all(locks[q].is_quiet for q in queues or ("default",)):
             return False
         seen.append(wakeups(worker))
         return len(seen) > 10 and len(set(seen[-10:])) == 1

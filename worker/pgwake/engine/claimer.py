@@ -35,12 +35,13 @@ HOARD_SECONDS = 1.0
 # So many notifications within so many seconds make a queue busy: to be woken by each
 # would cost its producers more than to look so often in vain costs us. It is left in
 # peace until so many looks in a row have been in vain.
-BUSY_RINGS, BUSY_SECONDS = 8, 0.08
+BUSY_WAKEUPS, BUSY_SECONDS = 8, 0.08
 NAP_SECONDS = 0.004
 MAX_EMPTY_NAPS = 3
 # A look that takes longer, for whatever reason, leaves waking up to others.
 SLOW_LOOK_SECONDS = 2.0
-STRANGER_SECONDS = 0.1  # that another has to take the bell, which may know the kind
+# That another process has to go on duty, which may know the kind.
+UNKNOWN_KIND_SECONDS = 0.1
 # Who has had no room for so long leaves waking up to others.
 NO_ROOM_SECONDS = 0.005
 REFUSED_SECONDS = 1.0  # after a refused claim, however often it is woken
@@ -59,7 +60,7 @@ class Claimer:
         holdings: The jobs that the process holds.
         metrics: Where to count.
         gate: Held while claiming; whoever holds it keeps all queues from claiming.
-        wish: Called with what it wants of the queue's bell.
+        wish: Called with what it wants of the queue's notify lock.
     """
 
     def __init__(
@@ -86,16 +87,16 @@ class Claimer:
         self.pulse = Pulse(
             f"the claims of queue {feed.queue}", max(poll_interval, session.timeout)
         )
-        self._tell_bell = wish
+        self._tell_wish = wish
         self._wish: Wish | None = None
         self._role = Role.ALONE
-        self._rings: deque[float] = deque(maxlen=BUSY_RINGS)
+        self._wakeups: deque[float] = deque(maxlen=BUSY_WAKEUPS)
         self._naps = 0  # that may still be in vain before it sleeps
         self._cursor: str | None = None
         self._is_limited = False  # the queue's policy: nothing is claimed ahead
         self._locked_since: float | None = None
         self._woken = asyncio.Event()
-        self._cause: Cause = "bell"
+        self._cause: Cause = "lock"
         self._claims = deque([(monotonic(), 0)], maxlen=2)  # when, finished by then
         self._claim_seconds = 0.0  # that the last one took, its turn included
         self._stopping = False
@@ -108,7 +109,7 @@ class Claimer:
         if cause is None:
             return
         if cause == "notify":
-            self._rings.append(monotonic())
+            self._wakeups.append(monotonic())
         self._cause = cause
         self._woken.set()
 
@@ -250,7 +251,7 @@ class Claimer:
         if self.feed.has_stranger:
             self.feed.has_stranger = False
             self._want(Wish.WORK)
-            await asyncio.sleep(STRANGER_SECONDS)
+            await asyncio.sleep(UNKNOWN_KIND_SECONDS)
         elif self._role is not Role.ON_DUTY:
             self._want(Wish.NAP)
             is_reserve = self._role is Role.RESERVE
@@ -274,10 +275,10 @@ class Claimer:
         if self._naps:
             self._naps = MAX_EMPTY_NAPS if found else self._naps - 1
         elif (
-            len(self._rings) == BUSY_RINGS
-            and monotonic() - self._rings[0] < BUSY_SECONDS
+            len(self._wakeups) == BUSY_WAKEUPS
+            and monotonic() - self._wakeups[0] < BUSY_SECONDS
         ):
-            self._rings.clear()
+            self._wakeups.clear()
             self._naps = MAX_EMPTY_NAPS
         return self._naps > 0
 
@@ -301,11 +302,11 @@ class Claimer:
         except TimeoutError:
             self._metrics.woken(self.feed.queue, "timer" if timer else "poll")
             if not timer:
-                self._wish = None  # who has the bell may be gone: try for it anew
+                self._wish = None  # who is on duty may be gone: try for it anew
 
     def _want(self, wish: Wish) -> None:
         if wish is Wish.WORK:
             self._role = Role.ALONE
         if wish is not self._wish:
             self._wish = wish
-            self._tell_bell(self.feed.queue, wish)
+            self._tell_wish(self.feed.queue, wish)

@@ -102,8 +102,8 @@ class Metrics:
         self.listener_up = self._gauge(
             "listener_up", "1 while the process listens for wake-ups."
         )
-        self.bell_held = self._gauge(
-            "bell_held",
+        self.notify_lock_held = self._gauge(
+            "notify_lock_held",
             "1 while the process is the one that the queue's inserts wake.",
             ("queue",),
         )

@@ -19,7 +19,7 @@ from pgwake.database.statements.upkeep import (
     release_worker_jobs,
     session_count,
 )
-from pgwake.database.statements.wake import pass_baton
+from pgwake.database.statements.wake import pass_duty
 from pgwake.errors import EXIT_CONFIG
 from pgwake.pause import pause
 from pgwake.settings import Settings
@@ -126,8 +126,8 @@ class Supervisor:
             sessions = await session_count(connection, applications, busy=busy)
             given_back.extend(await release_worker_jobs(connection, child.name))
             if not sessions:
-                for name in child.queues:  # it may have had the bell
-                    await pass_baton(connection, name)
+                for name in child.queues:  # it may have had the notify lock
+                    await pass_duty(connection, name)
             return sessions > 0
 
         try:

@@ -5,13 +5,13 @@ from datetime import datetime
 from pgwake.database.statements import Connection
 
 CHANNEL = "pgwake"
-BATON_CHANNEL = "pgwake_baton"
+DUTY_CHANNEL = "pgwake_duty"
 CANCEL_CHANNEL = "pgwake_cancel"
 _PARK = "select pgwake.park($1, $2)"
 _MUTE = "select pgwake.mute($1)"
 _UNMUTE = "select pgwake.unmute($1)"
 _UNPARK = "select pgwake.unpark($1, $2)"
-_BATON = "select pgwake.pass_baton($1)"
+_TELL_DUTY = "select pgwake.pass_duty($1)"
 _OPEN_WRITERS = "select pgwake.open_writers()"
 _SESSION_ID = """
 select a.pid, a.backend_start from pg_stat_activity as a where a.pid = pg_backend_pid()
@@ -44,9 +44,9 @@ async def unpark(connection: Connection, queue: str, *, muted: bool) -> None:
     await connection.fetchval(_UNPARK, queue, muted)
 
 
-async def pass_baton(connection: Connection, queue: str) -> None:
+async def pass_duty(connection: Connection, queue: str) -> None:
     """Tell who sleeps on a queue that nobody may be on duty."""
-    await connection.fetchval(_BATON, queue)
+    await connection.fetchval(_TELL_DUTY, queue)
 
 
 async def open_writers(connection: Connection) -> frozenset[str]:

@@ -18,14 +18,14 @@ from pgwake.database.connection import (
 )
 from pgwake.database.pooler import PooledError, check_listening
 from pgwake.database.statements.wake import (
-    BATON_CHANNEL,
     CANCEL_CHANNEL,
     CHANNEL,
+    DUTY_CHANNEL,
     end_session,
     open_writers,
     session_id,
 )
-from pgwake.engine.lifeline.notify_lock import Bell, Cause, Role, Wish
+from pgwake.engine.lifeline.notify_lock import Cause, NotifyLock, Role, Wish
 from pgwake.observe.metrics import Metrics
 from pgwake.pause import pause
 
@@ -41,16 +41,16 @@ _POOLED = {
 
 
 class Listener:
-    """Listens, has the bells, and comes back when its session is lost.
+    """Listens, has the notify locks, and comes back when its session is lost.
 
-    It hears of wake-ups, of the baton, and of cancellations.
+    It hears of wake-ups, of duty that is passed, and of cancellations.
 
     Args:
         dsn: A direct connection; LISTEN does not work through a transaction pooler.
         name: The application_name.
         queues: The queues to listen for.
         timeout: Deadline of a connect and of a statement, in seconds.
-        metrics: Where listener_up and bell_held are shown.
+        metrics: Where listener_up and notify_lock_held are shown.
         tell: Called with a queue's name, what its claimer is while it sleeps, and
             why to look at the queue, if so.
         tell_cancelled: Called with what is heard on the channel of cancellations.
@@ -72,31 +72,31 @@ class Listener:
         self._timeout = timeout
         self._metrics = metrics
         self._tell_cancelled = tell_cancelled
-        self._bells = {queue: _bell(queue, tell) for queue in queues}
+        self._notify_locks = {queue: _notify_lock(queue, tell) for queue in queues}
         self._changed = asyncio.Event()
         self._is_settled = False
         self._before: tuple[int, datetime] | None = None  # the session before this one
         self.is_up = False
-        for bell in self._bells.values():
-            metrics.bell_held.labels(bell.name).set_function(
-                lambda bell=bell: bell.is_held  # type: ignore[misc]
+        for lock in self._notify_locks.values():
+            metrics.notify_lock_held.labels(lock.name).set_function(
+                lambda lock=lock: lock.is_held  # type: ignore[misc]
             )
 
     def wish(self, name: str, wish: Wish) -> None:
-        """Hear what a claimer wants of its queue's bell."""
-        self._bells[name].wish(wish)
+        """Hear what a claimer wants of its queue's notify lock."""
+        self._notify_locks[name].wish(wish)
         self._settle()
 
     def set_away(self, is_away: bool) -> None:
         """Hear that the claimers can't look, or can again."""
-        for bell in self._bells.values():
-            bell.is_away = is_away
+        for lock in self._notify_locks.values():
+            lock.is_away = is_away
         self._settle()
 
     @property
     def has_left(self) -> bool:
-        """Whether, after set_away, no bell is held and the others have been told."""
-        is_away = all(bell.is_away for bell in self._bells.values())
+        """Whether, after set_away, no duty is kept and the others have been told."""
+        is_away = all(lock.is_away for lock in self._notify_locks.values())
         return not self.is_up or (is_away and self._is_settled)
 
     def _settle(self) -> None:
@@ -121,8 +121,8 @@ class Listener:
                 problem = describe(error)
             finally:
                 self._show(is_up=False)
-                for bell in self._bells.values():
-                    bell.lost()
+                for lock in self._notify_locks.values():
+                    lock.lost()
             failures = 1 if monotonic() - started > 60 else failures + 1
             report = log.warning if failures == 1 else log.debug
             report("listener failed", error=problem)
@@ -142,16 +142,17 @@ class Listener:
 
     async def _begin(self, connection: Connection) -> None:
         await check_writable(connection)  # else nothing would ever be heard
-        await connection.add_listener(CHANNEL, self._rung)
-        await connection.add_listener(BATON_CHANNEL, self._passed)
+        await connection.add_listener(CHANNEL, self._notified)
+        await connection.add_listener(DUTY_CHANNEL, self._passed)
         await connection.add_listener(CANCEL_CHANNEL, self._cancelled)
         if self._before is not None:
-            # If only its socket is dead, it would keep the bells, and hear nothing.
+            # If only its socket is dead, it would keep the notify locks, and hear
+            # nothing.
             await end_session(connection, self._before)
         self._before = await session_id(connection)
         self._show(is_up=True)
-        for bell in self._bells.values():
-            bell.begun()
+        for lock in self._notify_locks.values():
+            lock.begun()
 
     async def _serve(self, connection: Connection) -> None:
         """Do what there is to do, and wait for more, no longer than until a ping."""
@@ -159,15 +160,15 @@ class Listener:
             raise ConnectionResetError("the session has ended")
         self._changed.clear()
         async with asyncio.timeout(self._timeout):
-            for bell in self._bells.values():
-                await bell.settle(connection)
+            for lock in self._notify_locks.values():
+                await lock.settle(connection)
             self._is_settled = not self._changed.is_set()
-            if any(bell.seconds_to_look() <= 0 for bell in self._bells.values()):
+            if any(lock.seconds_to_look() <= 0 for lock in self._notify_locks.values()):
                 writers = await open_writers(connection)
-                for bell in self._bells.values():
-                    if bell.seconds_to_look() <= 0:
-                        bell.look(writers)
-        wait = min(bell.seconds_to_look() for bell in self._bells.values())
+                for lock in self._notify_locks.values():
+                    if lock.seconds_to_look() <= 0:
+                        lock.look(writers)
+        wait = min(lock.seconds_to_look() for lock in self._notify_locks.values())
         if await pause(self._changed, min(max(wait, 0), PING_SECONDS)):
             return
         if wait > PING_SECONDS:
@@ -175,13 +176,13 @@ class Listener:
             async with asyncio.timeout(self._timeout):
                 await check_writable(connection)
 
-    def _rung(self, _: object, _pid: int, _channel: str, name: object) -> None:
-        if (bell := self._bells.get(str(name))) is not None:
-            bell.rung()
+    def _notified(self, _: object, _pid: int, _channel: str, name: object) -> None:
+        if (lock := self._notify_locks.get(str(name))) is not None:
+            lock.notified()
 
     def _passed(self, _: object, _pid: int, _channel: str, name: object) -> None:
-        if (bell := self._bells.get(str(name))) is not None:
-            bell.passed()
+        if (lock := self._notify_locks.get(str(name))) is not None:
+            lock.passed()
             self._settle()
 
     def _cancelled(self, _: object, _pid: int, _channel: str, news: object) -> None:
@@ -192,5 +193,7 @@ class Listener:
         self._metrics.listener_up.set(is_up)
 
 
-def _bell(name: str, tell: Callable[[str, Role, Cause | None], None]) -> Bell:
-    return Bell(name, lambda role, cause: tell(name, role, cause))
+def _notify_lock(
+    name: str, tell: Callable[[str, Role, Cause | None], None]
+) -> NotifyLock:
+    return NotifyLock(name, lambda role, cause: tell(name, role, cause))

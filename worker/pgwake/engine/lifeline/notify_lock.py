@@ -1,4 +1,4 @@
-"""The bell: who of all the processes that sleep on a queue is woken by its inserts."""
+"""The notify lock: which of the processes that sleep on a queue its inserts wake."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -7,16 +7,18 @@ from time import monotonic
 from typing import Literal
 
 from pgwake.database.statements import Connection
-from pgwake.database.statements.wake import mute, park, pass_baton, unmute, unpark
+from pgwake.database.statements.wake import mute, park, pass_duty, unmute, unpark
 
-FIRST_LOOK_SECONDS = 0.005  # after the bell was taken, and at the least between looks
+# After the notify lock was taken, and at the least between looks.
+FIRST_LOOK_SECONDS = 0.005
 
-# Why to look: a notification, or what happened to the bell, or a writer has gone.
-Cause = Literal["notify", "bell"]
+# Why to look: a notification, or what happened to the notify lock, or a writer has
+# gone.
+Cause = Literal["notify", "lock"]
 
 
 class Wish(Enum):
-    """What a queue's claimer wants of its bell."""
+    """What a queue's claimer wants of its notify lock."""
 
     SLEEP = "sleep"  # to be on duty, and woken
     NAP = "nap"  # to be on duty, and left alone: it looks again in a moment
@@ -31,8 +33,8 @@ class Role(Enum):
     RESERVE = "reserve"  # another is on duty; this one hears when it no longer is
 
 
-class Bell:
-    """One queue's bell, as this process sees it; see tests/lab/model/README.md.
+class NotifyLock:
+    """One queue's notify lock, as this process sees it; see tests/lab/model/README.md.
 
     Everything here happens on the loop of the session that listens. An error of the
     session is raised, and lost() has to be called then.
@@ -51,7 +53,7 @@ class Bell:
         self._wish = Wish.WORK
         self._owes = False  # went off duty, and the others may not have been told
         self._elsewhere = False
-        self._baton = False
+        self._is_passed = False
         self._was_done = False  # the claimer counts on being off duty
         self._writers: frozenset[str] | None = None  # None: not yet asked for
         self._since = 0.0
@@ -59,7 +61,7 @@ class Bell:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the bell is held, and nobody writes who might have missed it."""
+        """Whether the lock is held, and nobody writes who might have missed it."""
         return self.is_held and self._writers == frozenset()
 
     def wish(self, wish: Wish) -> None:
@@ -70,26 +72,26 @@ class Bell:
 
     def begun(self) -> None:
         """Hear that a session has begun: anything may have been missed before."""
-        self._tell(Role.ALONE, "bell")
+        self._tell(Role.ALONE, "lock")
 
-    def rung(self) -> None:
+    def notified(self) -> None:
         """Hear that jobs have come."""
         if not self._elsewhere:
             self._tell(Role.ON_DUTY if self.is_on_duty else Role.ALONE, "notify")
 
     def passed(self) -> None:
         """Hear that nobody may be on duty; settle() has to follow."""
-        self._baton = True
+        self._is_passed = True
         self._elsewhere = False
 
     def lost(self) -> None:
         """The session has ended, and with it the duty."""
         self._owes = self._owes or self.is_on_duty
         self.is_on_duty = self.is_held = self._elsewhere = False
-        self._tell(Role.ALONE, "bell")
+        self._tell(Role.ALONE, "lock")
 
     async def settle(self, connection: Connection) -> None:
-        """Go on duty or off, take the bell or give it up, as the claimer wants."""
+        """Go on duty or off, take the lock or give it up, as the claimer wants."""
         while self._wish is not Wish.WORK and not self.is_away:
             if self._elsewhere:
                 return
@@ -98,7 +100,7 @@ class Bell:
             elif self.is_held is (self._wish is Wish.SLEEP):
                 if self._was_done:  # and is not, having changed its mind at once
                     self._was_done = False
-                    self._tell(Role.ON_DUTY, "bell")
+                    self._tell(Role.ON_DUTY, "lock")
                 return
             elif self.is_held:
                 await mute(connection, self.name)
@@ -110,15 +112,15 @@ class Bell:
             await unpark(connection, self.name, muted=not self.is_held)
             self.is_on_duty = self.is_held = False
         elif self._owes:
-            await pass_baton(connection, self.name)
+            await pass_duty(connection, self.name)
         self._owes = self._was_done = False
 
     async def _try(self, connection: Connection) -> None:
-        self._baton = False
+        self._is_passed = False
         if await park(connection, self.name, muted=True):
             self.is_on_duty = True
-            self._tell(Role.ON_DUTY, "bell")
-        elif self._baton:  # passed meanwhile
+            self._tell(Role.ON_DUTY, "lock")
+        elif self._is_passed:  # passed meanwhile
             return
         else:
             self._elsewhere = True
@@ -130,7 +132,7 @@ class Bell:
         self.is_held = True
         self._writers = None
         self._next_look = monotonic() + FIRST_LOOK_SECONDS
-        self._tell(Role.ON_DUTY, "bell")
+        self._tell(Role.ON_DUTY, "lock")
 
     def seconds_to_look(self) -> float:
         """How long until it has to be asked who writes; infinite if it need not be."""
@@ -139,10 +141,10 @@ class Bell:
         return self._next_look - monotonic()
 
     def look(self, writers: frozenset[str]) -> None:
-        """Have the claimer look if one who might have missed the bell has gone.
+        """Have the claimer look if one who might have missed the notify lock has gone.
 
-        A job whose transaction began before the bell was taken is so found within a
-        tenth of the time that it was open since.
+        A job whose transaction began before the notify lock was taken is so found
+        within a tenth of the time that it was open since.
 
         Args:
             writers: The transactions that write now, just asked for.
@@ -150,7 +152,7 @@ class Bell:
         now = monotonic()
         if self._writers is None:
             # Always look after having asked: who is not among them either has
-            # committed by then, or will find the bell held.
+            # committed by then, or will find the notify lock held.
             self._since, gone = now, True
         else:
             gone = not self._writers <= writers
@@ -158,4 +160,4 @@ class Bell:
         self._writers = writers
         self._next_look = now + max(FIRST_LOOK_SECONDS, (now - self._since) / 10)
         if gone:
-            self._tell(Role.ON_DUTY, "bell")
+            self._tell(Role.ON_DUTY, "lock")

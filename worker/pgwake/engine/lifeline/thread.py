@@ -24,7 +24,7 @@ from pgwake.observe.metrics import Metrics
 from pgwake.settings import Settings
 
 STOP_SECONDS = 3.0
-LEAVE_SECONDS = 1.0  # that giving up the bells may take
+LEAVE_SECONDS = 1.0  # that giving up the notify locks may take
 
 
 class Lifeline:
@@ -123,7 +123,7 @@ class Lifeline:
         await self._started
 
     def wish(self, name: str, wish: Wish) -> None:
-        """Say what a claimer wants of its queue's bell; from any thread."""
+        """Say what a claimer wants of its queue's notify lock; from any thread."""
         self._tell(self._listener.wish, name, wish)
 
     def expect_stop(self, seconds: float) -> None:
@@ -147,7 +147,7 @@ class Lifeline:
                 await self.ended()
 
     async def _leave(self) -> None:
-        """Let others have the bells, and hear of it."""
+        """Let others have the notify locks, and hear of it."""
         self._tell(self._listener.set_away, True)
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):

@@ -1,4 +1,4 @@
-/* The bell: no lost wake-up, checked in every order that the steps can take.
+/* The notify lock: no lost wake-up, checked in every order that the steps can take.
  *
  * One queue; W worker processes of S slots; T transactions of producers; FAULTS times a process is killed or stuck.
  * At any moment the outside world may stand still for ever (`still`): no handler returns, no transaction begins or
@@ -9,32 +9,32 @@
  * jobs                  committed pending jobs that no transaction has locked
  * locked                those that one has locked: a claim skips them, but sees that they are there
  * running[w]            jobs that worker w has claimed
- * post                  0, or 1 + the worker whose listener's session has this advisory lock: who is on duty
- * bell                  0, or 1 + the same, of the lock that inserts probe: who is on duty, and sleeps
- * probes                momentary shared locks on the bell
+ * duty_lock             0, or 1 + the worker whose listener's session has this advisory lock: who is on duty
+ * notify_lock           0, or 1 + the same, of the lock that inserts probe: who is on duty, and sleeps
+ * probes                momentary shared locks on the notify lock
  * open                  bit t: transaction t has RowExclusiveLock on pgwake.jobs or jobs_live, by pg_locks
- * rung, passed          bit w: worker w has been sent a ring, a baton, since it last cleared them. Commits deliver
- *                       them at once: coming later, they cause a look more, never one less
+ * notified, passed      bit w: worker w has been sent a notification of jobs, or of duty, since it last cleared them.
+ *                       Commits deliver them at once: coming later, they cause a look more, never one less
  * Transaction           inserts (lock; then the trigger's probe, a lock and an unlock), then commits or rolls back.
  *                       Or: locks a job, as cancel_job does, and rolls back, which tells nobody
  * Worker                each atomic is one effect on the server, and what the process makes of the answer
  *   look                clears the notifications, then claims: the rows get locked, and later the claim commits
- *   release, pass       unpark: pg_advisory_unlock of both; after it pg_notify of the baton's channel
- *   try                 park: pg_try_advisory_lock of the post
- *   sound               unmute: pg_try_advisory_lock of the bell until it is had: only probes are in the way
- *   mute                pg_advisory_unlock of the bell alone: on duty, and looks so often that nobody need ring
- *   end_passive         sleeps without the post, heeds only batons
- *   end_asleep          sleeps with post and bell, heeds only rings, and takes second looks
+ *   release, pass       unpark: pg_advisory_unlock of both; after it pg_notify on the channel pgwake_duty
+ *   try                 park: pg_try_advisory_lock of the duty lock
+ *   unmute              pg_try_advisory_lock of the notify lock until it is had: only probes are in the way
+ *   mute                pg_advisory_unlock of the notify lock alone: on duty, and looks so often that nobody need notify
+ *   end_passive         sleeps without the duty lock, heeds only that duty is passed
+ *   end_asleep          sleeps with both locks, heeds only notifications of jobs, and takes second looks
  *   end_busy            all slots are taken
  *   end_away            stuck, draining or cut off from its listener's session: both have been released for it
- * Supervisor            after a kill: the server ends the process's sessions, its jobs are given back, the baton is
+ * Supervisor            after a kill: the server ends the process's sessions, its jobs are given back, duty is
  *                       passed; each before, while or after the process that takes its place starts
  *
  * Nothing is lost by these: transactions begin in the order of their numbers, and faults befall worker 0.
  *
- *   spin -a -DFAULTS=1 bell.pml && cc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m10000
+ *   spin -a -DFAULTS=1 notify_lock.pml && cc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m10000
  *
- * -DWITHOUT=BATON, or another of these, leaves a part of the protocol out; then a job is lost. See README.md.
+ * -DWITHOUT=PASS_DUTY, or another of these, leaves a part of the protocol out; then a job is lost. See README.md.
  */
 
 #ifndef W
@@ -53,15 +53,15 @@
 #define WITHOUT 0
 #endif
 
-#define SECOND_LOOK      1  /* looks again when a transaction ends that was open when the bell had been taken */
+#define SECOND_LOOK      1  /* looks again when a transaction ends that was open when the notify lock had been taken */
 #define LOOK_AFTER_LIST  2  /* looks right after it has read which these are, even if there are none */
-#define BATON            3  /* who has released the bell and can't take more tells the others */
-#define RELEASE_FIRST    4  /* and tells them when the bell is free, not before */
+#define PASS_DUTY        3  /* who has released the locks and can't take more tells the others */
+#define RELEASE_FIRST    4  /* and tells them when the locks are free, not before */
 #define CLEAR_FIRST      5  /* clears the notifications before it looks, not after */
-#define WAITS            6  /* takes the bell, however many probes are in the way */
+#define WAITS            6  /* takes the notify lock, however many probes are in the way */
 #define SEES_LOCKED      7  /* a due job that was skipped, being locked, is come back for */
-#define LIFELINE         8  /* passes the baton of a process that is stuck, and has the bell or owes the baton */
-#define SUPERVISOR       9  /* passes the baton of a process that was killed, when its sessions have ended */
+#define LIFELINE         8  /* passes the duty of a process that is stuck, and has it or owes to pass it */
+#define SUPERVISOR       9  /* passes the duty of a process that was killed, when its sessions have ended */
 
 #define has(part)  (WITHOUT != part)
 #define bit(i)     (1 << (i))
@@ -69,28 +69,28 @@
 #define others     (everyone & ~bit(w))
 
 byte jobs, locked, running[W];
-byte post, bell, probes, open;
-byte rung, passed;
+byte duty_lock, notify_lock, probes, open;
+byte notified, passed;
 byte begun;                                /* how many transactions of producers */
 byte faults, hit, away;                    /* hit: 1 + whom; away: bit w */
-bool dead, dead_post, dead_bell;           /* a process was killed; its session still has these, */
+bool dead, dead_duty_lock, dead_notify_lock;           /* a process was killed; its session still has these, */
 byte dead_claim, dead_running;             /* its claim is still under way, these jobs are still its */
 bool still;
 
-inline probe(rings) {
-  atomic { if :: bell -> rings = true :: else -> probes++ fi };
-  atomic { if :: !rings -> probes-- :: else fi }
+inline probe(notifies) {
+  atomic { if :: notify_lock -> notifies = true :: else -> probes++ fi };
+  atomic { if :: !notifies -> probes-- :: else fi }
 }
 
-inline commit(t, count, rings) {
+inline commit(t, count, notifies) {
   jobs = jobs + count;
   open = open & ~bit(t);
-  if :: rings && count -> rung = everyone :: else fi;
-  rings = false
+  if :: notifies && count -> notified = everyone :: else fi;
+  notifies = false
 }
 
 proctype Transaction(byte t) {
-  bool rings;
+  bool notifies;
 end_idle:
   atomic {
     !still && begun == t -> begun++; open = open | bit(t);
@@ -99,14 +99,14 @@ end_idle:
     :: jobs -> jobs--; locked++; goto end_locking
     fi
   };
-  probe(rings);
+  probe(notifies);
 end_open:
   atomic {
     !still;
     if
-    :: commit(t, 0, rings)                 /* rolls back */
-    :: commit(t, 1, rings)
-    :: commit(t, 2, rings)
+    :: commit(t, 0, notifies)                 /* rolls back */
+    :: commit(t, 1, notifies)
+    :: commit(t, 2, notifies)
     fi;
     goto end
   };
@@ -122,16 +122,16 @@ end:
 }
 
 inline clear() {
-  atomic { rung = rung & ~bit(w); passed = passed & ~bit(w) }
+  atomic { notified = notified & ~bit(w); passed = passed & ~bit(w) }
 }
 
 /* Where to go when a claim has been answered. */
 inline decide() {
   if
   :: mine && filled -> goto release
-  :: mine && !filled && woken -> mute(); goto sound
-  :: mine && !filled && !woken && !sounds -> goto sound
-  :: mine && !filled && !woken && sounds -> goto end_asleep
+  :: mine && !filled && woken -> mute(); goto unmute
+  :: mine && !filled && !woken && !unmuted -> goto unmute
+  :: mine && !filled && !woken && unmuted -> goto end_asleep
   :: !mine && !filled -> goto try
   :: !mine && filled && owes -> goto pass
   :: !mine && filled && !owes -> filled = false; goto end_busy
@@ -139,22 +139,22 @@ inline decide() {
 }
 
 inline mute() {
-  if :: sounds -> bell = 0 :: else fi;
-  sounds = false; woken = false;
+  if :: unmuted -> notify_lock = 0 :: else fi;
+  unmuted = false; woken = false;
   listed = false; watched = 0; skipped = false
 }
 
 inline let_go() {
-  mute(); post = 0; mine = false; owes = true
+  mute(); duty_lock = 0; mine = false; owes = true
 }
 
 proctype Worker(byte w) {
   byte got, watched;
-  bool mine, sounds;                       /* has the post, the bell */
-  bool owes;                               /* has released the post, and told nobody */
+  bool mine, unmuted;                      /* has the duty lock, the notify lock */
+  bool owes;                               /* has released the duty lock, and told nobody */
   bool filled, skipped;                    /* got all it asked for; less, and there are locked ones */
-  bool woken;                              /* by a ring, and will release the bell while it looks, or after */
-  bool listed;                             /* has read pg_locks since it took the bell */
+  bool woken;                              /* by a notification, and will release the notify lock while it looks, or after */
+  bool listed;                             /* has read pg_locks since it took the notify lock */
 look: {
 #if WITHOUT != CLEAR_FIRST
     clear();
@@ -162,7 +162,7 @@ look: {
     atomic {
       if :: jobs < S - running[w] -> got = jobs :: else -> got = S - running[w] fi;
       filled = (got == S - running[w]);
-      skipped = (sounds && !filled && locked);
+      skipped = (unmuted && !filled && locked);
       jobs = jobs - got; locked = locked + got;
       if :: !got && has(CLEAR_FIRST) -> decide() :: else fi
     };
@@ -185,7 +185,7 @@ release:
     atomic { let_go(); owes = has(RELEASE_FIRST) };
 pass:
     atomic {
-      if :: owes && has(BATON) -> passed = passed | others :: else fi;
+      if :: owes && has(PASS_DUTY) -> passed = passed | others :: else fi;
       owes = false; filled = false
     };
 end_busy:
@@ -193,22 +193,22 @@ end_busy:
 try:
     atomic {
       owes = false;
-      if :: !post -> post = w + 1; mine = true; goto look :: else fi
+      if :: !duty_lock -> duty_lock = w + 1; mine = true; goto look :: else fi
     };
 end_passive:
     atomic { passed & bit(w) -> passed = passed & ~bit(w); goto try };
-sound:
+unmute:
     atomic {
       if
-      :: !bell && !probes -> bell = w + 1; sounds = true; goto look
-      :: !has(WAITS) && (bell || probes) -> goto end_asleep
+      :: !notify_lock && !probes -> notify_lock = w + 1; unmuted = true; goto look
+      :: !has(WAITS) && (notify_lock || probes) -> goto end_asleep
       fi
     };
 end_asleep:
     if
-    :: atomic { rung & bit(w) -> mute(); goto look }
-    :: atomic { rung & bit(w) -> woken = true; goto look }
-    :: atomic { rung & bit(w) -> goto look }                /* and keeps the bell */
+    :: atomic { notified & bit(w) -> mute(); goto look }
+    :: atomic { notified & bit(w) -> woken = true; goto look }
+    :: atomic { notified & bit(w) -> goto look }                /* and keeps the lock */
     :: atomic {
          has(SECOND_LOOK) && !listed -> listed = true; watched = open;
          if :: has(LOOK_AFTER_LIST) -> goto look :: else -> goto end_asleep fi
@@ -220,9 +220,9 @@ end_asleep:
   if
   :: atomic {                              /* killed; another process takes its place */
        hit = 0; dead = true; dead_claim = got; dead_running = running[w];
-       dead_post = mine; dead_bell = sounds;
+       dead_duty_lock = mine; dead_notify_lock = unmuted;
        got = 0; running[w] = 0;
-       mine = false; sounds = false; owes = false; filled = false; woken = false;
+       mine = false; unmuted = false; owes = false; filled = false; woken = false;
        listed = false; watched = 0; skipped = false;
        goto look
      }
@@ -248,7 +248,7 @@ end:
 }
 
 active proctype Supervisor() {
-  bool rings;
+  bool notifies;
 end:
   atomic {
     dead;
@@ -260,14 +260,14 @@ end:
     dead_claim = 0
   };
   do
-  :: atomic { dead_post -> post = 0; dead_post = false }
-  :: atomic { dead_bell -> bell = 0; dead_bell = false }
-  :: atomic { !dead_post && !dead_bell -> break }
+  :: atomic { dead_duty_lock -> duty_lock = 0; dead_duty_lock = false }
+  :: atomic { dead_notify_lock -> notify_lock = 0; dead_notify_lock = false }
+  :: atomic { !dead_duty_lock && !dead_notify_lock -> break }
   od;
   if
   :: atomic { dead_running -> open = open | bit(T) };
-     probe(rings);
-     atomic { commit(T, dead_running, rings); dead_running = 0 }
+     probe(notifies);
+     atomic { commit(T, dead_running, notifies); dead_running = 0 }
   :: atomic { !dead_running }
   fi;
   atomic {

@@ -1,4 +1,4 @@
-"""The bell: who takes it is notified, and nobody is while it is free."""
+"""The notify lock: who takes it is notified, and nobody is while it is free."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,13 +18,13 @@ async def park(db: Connection, queue: str = "default") -> bool:
 
 @fixture
 async def sleeper(connect: Connect) -> Connection:
-    """A session that sleeps on its queue: it has the bell."""
+    """A session that sleeps on its queue: it has the notify lock."""
     db = await connect()
     assert await park(db)
     return db
 
 
-async def test_while_nobody_has_the_bell_nothing_is_sent(
+async def test_while_nobody_has_the_notify_lock_nothing_is_sent(
     db: Connection, connect: Connect
 ) -> None:
     listener = await Listener.start(await connect())
@@ -53,7 +53,7 @@ async def test_a_queue_may_wake_always(db: Connection, connect: Connect) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_each_queue_has_a_bell_of_its_own(
+async def test_each_queue_has_a_notify_lock_of_its_own(
     db: Connection, other: Connection, name: str
 ) -> None:
     assert await park(db, name)
@@ -64,7 +64,7 @@ async def test_each_queue_has_a_bell_of_its_own(
 
 
 @pytest.mark.usefixtures("sleeper")
-async def test_the_bell_is_one_s_at_a_time(db: Connection) -> None:
+async def test_the_notify_lock_is_one_s_at_a_time(db: Connection) -> None:
     assert not await park(db)
 
 
@@ -93,10 +93,10 @@ async def test_a_rollback_does_not_give_it_up(
     assert not await park(db, "other")
 
 
-async def test_who_goes_off_duty_passes_the_baton(
+async def test_who_goes_off_duty_passes_it_on(
     connect: Connect, sleeper: Connection
 ) -> None:
-    reserve = await Listener.start(await connect(), "pgwake_baton")
+    reserve = await Listener.start(await connect(), "pgwake_duty")
     assert await call(sleeper, "unpark", queue="default")
 
     assert await reserve.heard() == ["default"]
@@ -125,11 +125,11 @@ async def test_one_may_go_on_duty_muted_and_off_again(
     assert await park(db, "q")
 
 
-async def test_who_hears_the_baton_finds_the_bell_free(
+async def test_who_hears_that_duty_is_passed_finds_the_notify_lock_free(
     other: Connection, sleeper: Connection
 ) -> None:
     heard = asyncio.Event()
-    await other.add_listener("pgwake_baton", lambda *_: heard.set())
+    await other.add_listener("pgwake_duty", lambda *_: heard.set())
     await call(sleeper, "unpark")
     await asyncio.wait_for(heard.wait(), 5)
 
@@ -149,13 +149,15 @@ async def test_inserters_leave_no_lock_behind(connect: Connect, db: Connection) 
     assert await db.fetchval(held) == 0
 
 
-async def test_a_probe_does_not_deceive_who_takes_the_bell(
+async def test_a_probe_does_not_deceive_who_takes_the_notify_lock(
     connect: Connect, db: Connection
 ) -> None:
-    """Who is on duty tries until it has the bell: only probes are in the way."""
+    """Who is on duty tries until it has the notify lock: only probes are in the way."""
     producer = await connect()
     await producer.execute("begin")
-    await producer.execute("select pg_advisory_xact_lock_shared(pgwake.bell_key('q'))")
+    await producer.execute(
+        "select pg_advisory_xact_lock_shared(pgwake.notify_lock_key('q'))"
+    )
     trying = asyncio.create_task(park(db, "q"))
     await asyncio.sleep(0.01)
     assert not trying.done()
@@ -164,21 +166,21 @@ async def test_a_probe_does_not_deceive_who_takes_the_bell(
     assert await asyncio.wait_for(trying, 5)
 
 
-async def test_a_bell_that_somebody_keeps_without_duty_is_told(
+async def test_a_notify_lock_that_somebody_keeps_without_duty_is_told(
     db: Connection, other: Connection
 ) -> None:
-    await other.execute("select pg_advisory_lock_shared(pgwake.bell_key('q'))")
+    await other.execute("select pg_advisory_lock_shared(pgwake.notify_lock_key('q'))")
     with refused("55P03"):
         await park(db, "q")
 
 
-@pytest.mark.parametrize("function", ["park", "unpark", "mute", "unmute", "pass_baton"])
+@pytest.mark.parametrize("function", ["park", "unpark", "mute", "unmute", "pass_duty"])
 async def test_a_queue_must_be_named(db: Connection, function: str) -> None:
     with refused("PW003"):
         await call(db, function, queue=None)
 
 
-@pytest.mark.parametrize("function", ["unpark", "pass_baton", "claim_or_park"])
+@pytest.mark.parametrize("function", ["unpark", "pass_duty", "claim_or_park"])
 async def test_a_name_that_no_queue_can_have_is_told_to_nobody(
     db: Connection, function: str
 ) -> None:

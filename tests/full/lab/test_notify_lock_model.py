@@ -1,4 +1,4 @@
-"""The bell's protocol, checked by spin in every order that its steps can take."""
+"""The notify lock's protocol, checked by spin in every order of its steps."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_no_job_is_left_while_a_worker_sleeps(tmp_path: Path) -> None:
     [
         ("SECOND_LOOK", 0),
         ("LOOK_AFTER_LIST", 0),
-        ("BATON", 0),
+        ("PASS_DUTY", 0),
         ("RELEASE_FIRST", 0),
         ("CLEAR_FIRST", 0),
         ("WAITS", 0),

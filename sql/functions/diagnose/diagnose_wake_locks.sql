@@ -1,10 +1,12 @@
--- For diagnose: sessions that hold a queue's bell or post as no client should. One look
--- proves nothing, since each insert holds a bell shared for a microsecond: what all of
--- three looks see, 5 ms apart, is held. Only what the first found is looked at again.
+-- For diagnose: sessions that hold a queue's notify lock or duty lock as no client
+-- should. One look proves nothing, since each insert holds a notify lock shared for a
+-- microsecond: what all of three looks see, 5 ms apart, is held. Only what the first
+-- found is looked at again.
 --
--- bell_held  error  shared, so that who sleeps can't take it and inserts wake nobody;
---                   or without the post, so that inserts notify for nobody
-create or replace function pgwake.diagnose_bells()
+-- wake_lock_held  error  shared, so that who sleeps can't take it and inserts wake
+--                        nobody; or without the duty lock, so that inserts notify for
+--                        nobody
+create or replace function pgwake.diagnose_wake_locks()
 returns setof pgwake.finding
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -43,16 +45,16 @@ begin
     union select u.name from pgwake.workers as w cross join unnest(w.queues) as u(name)
     union select r.queue from pgwake.tally_rows as r
   )
-  select 'bell_held', 'error', k.name,
+  select 'wake_lock_held', 'error', k.name,
     format('session %s of role %s, application %s holds the %s of the queue %s %s', h.pid,
       coalesce(a.usesysid::regrole::text, '?'), pgwake.say_name(a.application_name),
-      case h.key when b.key then 'bell' else 'post' end, pgwake.say_name(k.name),
+      case h.key when b.key then 'notify lock' else 'duty lock' end, pgwake.say_name(k.name),
       case when h.is_shared then 'shared: no worker can be woken'
         else 'without being on duty: inserts notify in vain' end),
     format('select pg_terminate_backend(%s);  -- its client is to call pgwake.park(), not to lock', h.pid),
     null::double precision
   from known as k
-  cross join lateral (select pgwake.bell_key(k.name) as key) as b
+  cross join lateral (select pgwake.notify_lock_key(k.name) as key) as b
   join held as h on h.key = b.key or h.key = b.key + 1 and h.is_shared
   left join pg_stat_get_activity(null) as a on a.pid = h.pid
   order by k.name, h.pid
@@ -60,6 +62,6 @@ begin
 end
 $$;
 
-comment on function pgwake.diagnose_bells is
-  'Internal: for diagnose, who holds a bell as no client should.';
-revoke all on function pgwake.diagnose_bells from public;
+comment on function pgwake.diagnose_wake_locks is
+  'Internal: for diagnose, who holds a notify or duty lock as no client should.';
+revoke all on function pgwake.diagnose_wake_locks from public;

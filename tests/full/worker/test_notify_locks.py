@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from pgwake import Registry, Worker
-from pgwake.engine.lifeline.notify_lock import Bell, Role, Wish
+from pgwake.engine.lifeline.notify_lock import NotifyLock, Role, Wish
 from support import Connect, Connection, wait_for
 from support.sql.helpers import call, insert, job
 from support.worker.helpers import (
@@ -62,11 +62,11 @@ async def test_one_job_causes_one_claim_whoever_else_sleeps(
 
 
 async def reserve(worker: Worker) -> None:
-    """Wait until a worker sleeps, and knows that another has the bell."""
+    """Wait until a worker sleeps, and knows that another has the notify lock."""
 
     async def knows() -> bool:
         lifeline = worker._lifeline
-        return bool(lifeline and lifeline._listener._bells["default"]._elsewhere)
+        return bool(lifeline and lifeline._listener._notify_locks["default"]._elsewhere)
 
     await wait_for(knows)
 
@@ -75,18 +75,18 @@ async def test_who_changes_its_mind_at_once_hears_that_it_is_still_on_duty(
     connection: Connection,
 ) -> None:
     heard: list[tuple[Role, str | None]] = []
-    bell = Bell("default", lambda *news: heard.append(news))
-    bell.wish(Wish.NAP)
-    await bell.settle(connection)
-    assert heard.pop() == (Role.ON_DUTY, "bell")
-    bell.wish(Wish.WORK)
-    bell.wish(Wish.NAP)  # before it could be settled
-    await bell.settle(connection)
+    lock = NotifyLock("default", lambda *news: heard.append(news))
+    lock.wish(Wish.NAP)
+    await lock.settle(connection)
+    assert heard.pop() == (Role.ON_DUTY, "lock")
+    lock.wish(Wish.WORK)
+    lock.wish(Wish.NAP)  # before it could be settled
+    await lock.settle(connection)
 
-    assert heard == [(Role.ON_DUTY, "bell")]
+    assert heard == [(Role.ON_DUTY, "lock")]
 
 
-async def test_a_worker_without_room_passes_the_bell_though_it_was_not_full(
+async def test_a_worker_without_room_passes_the_duty_on_though_it_was_not_full(
     connection: Connection, database: str
 ) -> None:
     """It has claimed ahead at the rate of quick jobs when a slow one takes its slot."""
@@ -112,7 +112,7 @@ async def test_a_worker_without_room_passes_the_bell_though_it_was_not_full(
     assert row["claimed_by"] == ({first.name, second.name} - {holder}).pop()
 
 
-async def test_a_worker_whose_slots_are_taken_passes_the_bell(
+async def test_a_worker_whose_slots_are_taken_passes_the_duty_on(
     connection: Connection, database: str
 ) -> None:
     registry, go = waiting("hold")
@@ -149,7 +149,7 @@ async def test_a_busy_queue_is_silent(
     assert len(heard) < 300
 
 
-async def test_a_worker_that_stops_passes_the_bell(
+async def test_a_worker_that_stops_passes_the_duty_on(
     connection: Connection, database: str
 ) -> None:
     async with embedded(database, quick()) as second:
@@ -164,7 +164,7 @@ async def test_a_worker_that_stops_passes_the_bell(
     assert row["claimed_by"] == first.name
 
 
-async def test_a_worker_whose_loop_is_blocked_passes_the_bell(
+async def test_a_worker_whose_loop_is_blocked_passes_the_duty_on(
     connection: Connection, start_application: StartProcess, diary: Diary, database: str
 ) -> None:
     first = await start_application(queues="default:2")
@@ -178,20 +178,20 @@ async def test_a_worker_whose_loop_is_blocked_passes_the_bell(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_no_job_waits_for_a_process_that_had_the_bell_and_ended(
+async def test_no_job_waits_for_a_process_that_was_on_duty_and_ended(
     connection: Connection, start_worker: StartProcess, number: signal.Signals
 ) -> None:
     for _ in range(2):
         await start_worker("--queue", "default:2", processes=2)
     for _ in range(3):
-        os.kill(await bell_holder(connection), number)
+        os.kill(await notify_lock_holder(connection), number)
         ids = [await insert(connection, "note") for _ in range(20)]
         for job_id in ids:
             await ended(connection, job_id)
 
 
-async def bell_holder(connection: Connection) -> int:
-    """The process that has the bell, by what its session's name says."""
+async def notify_lock_holder(connection: Connection) -> int:
+    """The process that has the notify lock, by what its session's name says."""
     await wait_for(lambda: session_on_duty(connection))
     row = await session_on_duty(connection)
     assert row is not None
@@ -206,11 +206,12 @@ async def test_a_job_that_an_open_transaction_hides_is_come_back_for_at_its_end(
     job_id = 0 if what == "insert" else await insert(connection, "quick")
     await other.execute("begin")
     if what == "insert":
-        job_id = await insert(other, "quick")  # nobody has the bell: it will be silent
+        # Nobody has the notify lock: it will be silent.
+        job_id = await insert(other, "quick")
     else:
         await call(other, "cancel_job", job_id=job_id)
     async with embedded(database, quick()) as worker:
-        await wait_for(lambda: gauge(worker, "bell_held") == 1)
+        await wait_for(lambda: gauge(worker, "notify_lock_held") == 1)
         await asyncio.sleep(0.3)
         await other.execute("commit" if what == "insert" else "rollback")
         row = await ended(connection, job_id)

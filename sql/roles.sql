@@ -112,14 +112,14 @@ grant select on
   pgwake.queues,
   pgwake.schedules,
   pgwake.schema_version,
-  pgwake.tally_rows,
+  pgwake.count_rows,
   pgwake.workers
   to pgwake_worker;
 grant execute on function
   pgwake.claim_batch,
   pgwake.claim_jobs,
   pgwake.claim_next_job,
-  pgwake.claim_or_park,
+  pgwake.claim_or_wait,
   pgwake.complete_job,
   pgwake.complete_jobs,
   pgwake.declare_kinds,

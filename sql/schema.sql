@@ -11,14 +11,14 @@
 --          pgwake.kinds           policy, one optional row a kind: declared by workers, overridden by operators
 --          pgwake.concurrency_limits  of single concurrency keys
 --          pgwake.dependencies    which live jobs others wait for
---          pgwake.looks           when to look whether a job that waits can be let in
+--          pgwake.rechecks        when to check again whether a job that waits can be admitted
 --          pgwake.rate_buckets    what is left of each queue's rate
 --          pgwake.schedules       what is enqueued again and again, by cron or by an interval
 --          pgwake.workers         who works, for people to look at
---          pgwake.tallies         what happened when, and what rows came and went by it, appended by every statement
---            tally_sums           the same, folded by maintain('fold'); the view tally_rows is both together
---            tally_leaves         rows in each leaf of the ring, for when it is truncated
---            tally_folds          how far the last fold came
+--          pgwake.counts          what happened when, and what rows came and went by it, appended by every statement
+--            count_sums           the same, folded by maintain('fold'); the view count_rows is both together
+--            count_leaves         rows in each leaf of the ring, for when it is truncated
+--            count_folds          how far the last fold came
 --          pgwake.installation    settings of the installation itself
 --          pgwake.schema_version  what is installed
 --
@@ -50,7 +50,7 @@
 --          two statements can deadlock.
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
 --          4 analyze, 5 recount, 6 keys, 7 children; 1885828973 ('pgwm'): 0 is held by who watches status events; 1885828974
---          ('pgwn') with hashtext(queue/key): who lets jobs of a concurrency key in, at most one a job and 100 a claim;
+--          ('pgwn') with hashtext(queue/key): who admits jobs of a concurrency key, at most one a job and 100 a claim;
 --          1885828975 ('pgwo') with hashtext(queue): who claims from a queue with limits. Session-level are 1885828976
 --          ('pgwp') with hashtext(queue): a tool (pgwake bench) whose own queue it is; and a queue's notify lock and duty
 --          lock, with keys of 64 bits: notify_lock_key(queue), and the next.
@@ -236,11 +236,11 @@ create table if not exists pgwake.concurrency_limits (
   constraint concurrency_limits_max_running_is_0_to_10000 check (max_running between 0 and 10000)
 );
 
--- When to look whether a job that waits can be let in: for a concurrency key that may have room (one row for each
--- statement that brings such jobs, ends or puts off one that held the key, or raises its limit), or for a child, a job
--- that waits for its parents (one row when it comes, and one for each statement that ends some of them). Whoever looks
--- deletes it.
-create table if not exists pgwake.looks (
+-- When to check again whether a job that waits can be admitted: for a concurrency key that may have room (one row for
+-- each statement that brings such jobs, ends or puts off one that held the key, or raises its limit), or for a child, a
+-- job that waits for its parents (one row when it comes, and one for each statement that ends some of them). Whoever
+-- checks deletes it.
+create table if not exists pgwake.rechecks (
   queue          text collate "C" not null,
   at             timestamptz not null,
   key            text collate "C",
@@ -248,14 +248,14 @@ create table if not exists pgwake.looks (
   parent_id      bigint,            -- of a child: which parent; null: it has just come, and all are to be seen
   has_failed     boolean,           -- how that parent has ended; null: it has yet to be seen
 
-  constraint looks_have_a_key_or_a_child check (num_nonnulls(key, child_id) = 1)
+  constraint rechecks_have_a_key_or_a_child check (num_nonnulls(key, child_id) = 1)
 ) with (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
   autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0
 );
 
--- Which job waits for which: a row for each parent that was live when open_children saw it. Whoever ends a job that
--- has_children deletes its rows, and has the children looked at; see free_children.
+-- Which job waits for which: a row for each parent that was live when admit_children saw it. Whoever ends a job that
+-- has_children deletes its rows, and flags the children; see flag_children.
 create table if not exists pgwake.dependencies (
   parent_id  bigint not null,
   child_id   bigint not null,
@@ -293,7 +293,7 @@ create table if not exists pgwake.workers (
 -- A fold adds up what it sees and deletes it. What it has not seen has a transaction id that was not yet given out, or
 -- was that of an open transaction: readers look for these alone, by the index, and never wade through rows that were
 -- deleted but are pinned by an old snapshot.
-create table if not exists pgwake.tallies (
+create table if not exists pgwake.counts (
   xid             xid8 not null default pg_current_xact_id(),
   queue           text collate "C" not null,
   at              timestamptz not null,
@@ -315,16 +315,16 @@ create table if not exists pgwake.tallies (
   autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0
 );
 
-create table if not exists pgwake.tally_folds (
+create table if not exists pgwake.count_folds (
   id         bigint not null,
   next_xid   xid8   not null,  -- not given out when it was made
   open_xids  xid8[] not null,  -- below next_xid, but not yet ended
 
-  constraint tally_folds_pkey primary key (id)
+  constraint count_folds_pkey primary key (id)
 );
 
 -- Written anew by each fold: one row a queue at '-infinity', and one for each half minute of the last six.
-create table if not exists pgwake.tally_sums (
+create table if not exists pgwake.count_sums (
   fold            bigint not null,
   queue           text collate "C" not null,
   at              timestamptz not null,
@@ -341,61 +341,61 @@ create table if not exists pgwake.tally_sums (
   completed_rows  bigint not null,
   cancelled_rows  bigint not null,
 
-  constraint tally_sums_pkey primary key (fold, queue, at)
+  constraint count_sums_pkey primary key (fold, queue, at)
 ) with (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
   autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0
 );
 
-create table if not exists pgwake.tally_leaves (
+create table if not exists pgwake.count_leaves (
   finished_slot   smallint not null,
   queue           text collate "C" not null,
   completed_rows  bigint not null,
   cancelled_rows  bigint not null,
 
-  constraint tally_leaves_pkey primary key (finished_slot, queue)
+  constraint count_leaves_pkey primary key (finished_slot, queue)
 ) with (fillfactor = 50);
 
 -- Inside a block: "create or replace view" would lock out readers on every run of the installer.
-do $tallies$
+do $counts$
 begin
-  if to_regclass('pgwake.tally_rows') is not null then
+  if to_regclass('pgwake.count_rows') is not null then
     return;
   end if;
 
-  create index tallies_xid_idx on pgwake.tallies (xid);
+  create index counts_xid_idx on pgwake.counts (xid);
 
   -- Every row that is to be summed: the last fold's, and what it has not seen. A next_xid beyond what this server has
-  -- given out is from before a dump: then all rows are looked for. Rides tally_folds_pkey backwards, tally_sums_pkey
-  -- and tallies_xid_idx.
-  create view pgwake.tally_rows as
+  -- given out is from before a dump: then all rows are looked for. Rides count_folds_pkey backwards, count_sums_pkey
+  -- and counts_xid_idx.
+  create view pgwake.count_rows as
   with fold as (
     select f.id,
       case when f.next_xid <= pg_snapshot_xmax(pg_current_snapshot()) then f.next_xid end as next_xid,
       f.open_xids
-    from pgwake.tally_folds as f
+    from pgwake.count_folds as f
     order by f.id desc
     limit 1
   )
   select s.queue, s.at, s.enqueued, s.completed, s.failed, s.cancelled, s.queue_ms, s.execution_ms,
     s.live_rows, s.waiting_rows, s.running_rows, s.failed_rows, s.completed_rows, s.cancelled_rows,
-    null::smallint as finished_slot, null::tid as tally
-  from pgwake.tally_sums as s
+    null::smallint as finished_slot, null::tid as counts_tid
+  from pgwake.count_sums as s
   where s.fold = (select fold.id from fold)
   union all
-  select t.queue, t.at, t.enqueued, t.completed, t.failed, t.cancelled, t.queue_ms, t.execution_ms,
-    t.live_rows, t.waiting_rows, t.running_rows, t.failed_rows, t.completed_rows, t.cancelled_rows,
-    t.finished_slot, t.ctid
-  from pgwake.tallies as t
-  where t.xid >= coalesce((select fold.next_xid from fold), '0')
+  select c.queue, c.at, c.enqueued, c.completed, c.failed, c.cancelled, c.queue_ms, c.execution_ms,
+    c.live_rows, c.waiting_rows, c.running_rows, c.failed_rows, c.completed_rows, c.cancelled_rows,
+    c.finished_slot, c.ctid
+  from pgwake.counts as c
+  where c.xid >= coalesce((select fold.next_xid from fold), '0')
   union all
-  select t.queue, t.at, t.enqueued, t.completed, t.failed, t.cancelled, t.queue_ms, t.execution_ms,
-    t.live_rows, t.waiting_rows, t.running_rows, t.failed_rows, t.completed_rows, t.cancelled_rows,
-    t.finished_slot, t.ctid
-  from pgwake.tallies as t
-  where t.xid = any ((select fold.open_xids from fold)::xid8[]) and t.xid < (select fold.next_xid from fold);
+  select c.queue, c.at, c.enqueued, c.completed, c.failed, c.cancelled, c.queue_ms, c.execution_ms,
+    c.live_rows, c.waiting_rows, c.running_rows, c.failed_rows, c.completed_rows, c.cancelled_rows,
+    c.finished_slot, c.ctid
+  from pgwake.counts as c
+  where c.xid = any ((select fold.open_xids from fold)::xid8[]) and c.xid < (select fold.next_xid from fold);
 end
-$tallies$;
+$counts$;
 
 create table if not exists pgwake.ring_slots (
   slot      smallint    not null,
@@ -617,8 +617,8 @@ begin
     return;
   end if;
 
-  -- A queue's lanes, in the order of a claim: -100 to 100 (priority, highest first) for jobs that never crashed, 201
-  -- more for those that crashed once, 402 more for suspects. Each is in order of run_at, id.
+  -- A queue's priority bands, in the order of a claim: -100 to 100 (priority, highest first) for jobs that never
+  -- crashed, 201 more for those that crashed once, 402 more for suspects. Each is in order of run_at, id.
   create index jobs_claim_idx on pgwake.jobs_live
     (queue, (least(crash_count, 2) * 201 - priority), run_at, id)
     where status = 'pending';
@@ -631,7 +631,7 @@ begin
   create index jobs_failed_fingerprint_idx on pgwake.jobs_failed (fingerprint, finished_at, id)
     include (queue, kind);
 
-  -- Of each concurrency key, the jobs that take its room up, and those that wait in the order they are let in.
+  -- Of each concurrency key, the jobs that take its room up, and those that wait in the order they are admitted.
   -- Not "is null": without statistics the planner takes that for rare, and then wades (seen on PostgreSQL 15).
   create index jobs_key_idx on pgwake.jobs_live (queue, concurrency_key, status, priority desc, run_at, id)
     where concurrency_key is not null and has_parents_left is not true;
@@ -639,11 +639,11 @@ begin
   -- Backwards: the youngest parent ends last, mostly, so one look tells whether any is left.
   create index dependencies_child_idx on pgwake.dependencies (child_id, parent_id);
 
-  create index looks_due_idx on pgwake.looks (queue, at);
+  create index rechecks_due_idx on pgwake.rechecks (queue, at);
 
-  -- Apart from each other, so that nobody wades through the many of the one to find the other: looks that tell
+  -- Apart from each other, so that nobody wades through the many of the one to find the other: rechecks that tell
   -- something of a child, and those that only tell that a parent has completed.
-  create index looks_child_idx on pgwake.looks (child_id, (has_failed is not false))
+  create index rechecks_child_idx on pgwake.rechecks (child_id, (has_failed is not false))
     where child_id is not null;
 
   -- What claims have to know of kinds, and what inserts do.
@@ -719,16 +719,16 @@ comment on table pgwake.jobs is 'Every job, for as long as it is kept. Producers
 comment on table pgwake.queues is 'Policy, one optional row a queue; read when it is needed, so a change holds at once.';
 comment on table pgwake.kinds is 'Policy, one optional row a kind: what workers declare, and what operators set before it.';
 comment on table pgwake.concurrency_limits is 'How many jobs of one concurrency key run at once.';
-comment on table pgwake.looks is 'When to look whether a job that waits can be let in.';
+comment on table pgwake.rechecks is 'When to check again whether a job that waits can be admitted.';
 comment on table pgwake.dependencies is 'Which live jobs others wait for.';
 comment on table pgwake.schedules is 'What is enqueued again and again; see schedule().';
 comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
 comment on table pgwake.workers is 'Who works, for people to look at; nothing rests on it.';
-comment on table pgwake.tallies is 'What happened, a row a statement: behind get_queue_stats; see maintain(''fold'').';
-comment on table pgwake.tally_folds is 'How far the last fold of tallies came; one row.';
-comment on table pgwake.tally_sums is 'Sums of what was folded, by queue and half minute.';
-comment on view pgwake.tally_rows is 'Every row that get_queue_stats sums: of the last fold, and since.';
-comment on table pgwake.tally_leaves is 'Sums of what was folded, by leaf of the ring.';
+comment on table pgwake.counts is 'What happened, a row a statement: behind get_queue_stats; see maintain(''fold'').';
+comment on table pgwake.count_folds is 'How far the last fold of counts came; one row.';
+comment on table pgwake.count_sums is 'Sums of what was folded, by queue and half minute.';
+comment on view pgwake.count_rows is 'Every row that get_queue_stats sums: of the last fold, and since.';
+comment on table pgwake.count_leaves is 'Sums of what was folded, by leaf of the ring.';
 comment on table pgwake.installation is 'Settings of the installation; one row.';
 comment on table pgwake.schema_version is 'Version of the schema; one row.';
 comment on table pgwake.ring_slots is 'When a leaf of jobs_finished was last tried to be truncated.';

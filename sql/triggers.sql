@@ -22,7 +22,7 @@ comment on function pgwake.before_insert_jobs is
 revoke all on function pgwake.before_insert_jobs from public;
 
 -- Checks the payloads of kinds that are to be checked, gives jobs of priority 0 their
--- policy's (as get_policy says), tallies, wakes and announces. One look tells whether
+-- policy's (as get_policy says), counts, wakes and announces. One look tells whether
 -- there is any policy that matters (kinds_insert_idx, queues_insert_idx), and whether
 -- all jobs are pending in one queue, as nearly always. Then wake() and get_audience()
 -- are asked only if the notify lock is held, or somebody watches: a tenth of a
@@ -97,14 +97,14 @@ begin
   end if;
 
   if v_queue = v_last_queue and v_other_rows = 0 then
-    insert into pgwake.tallies (queue, at, enqueued, live_rows)
+    insert into pgwake.counts (queue, at, enqueued, live_rows)
     values (v_queue, pgwake.now(), v_rows, v_rows);
     if v_has_queues or pgwake.is_notify_lock_held(v_queue) then
       perform pgwake.wake(v_queue);
     end if;
   else
     for v_queue, v_waiting_rows in
-      insert into pgwake.tallies
+      insert into pgwake.counts
         (queue, at, enqueued, live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows,
          finished_slot)
       select i.queue, pgwake.now(), count(*),
@@ -119,7 +119,7 @@ begin
       returning queue, waiting_rows
     loop
       if v_waiting_rows > 0 then
-        insert into pgwake.looks (queue, at, key)
+        insert into pgwake.rechecks (queue, at, key)
         select v_queue, min(i.run_at), i.concurrency_key
         from inserted as i
         where i.queue = v_queue and i.status = 'waiting' and i.concurrency_key is not null
@@ -131,7 +131,7 @@ begin
     select array_agg(i.id) into v_ids from inserted as i
     where i.has_parents_left and i.depends_on is not null;
     if v_ids is not null then
-      perform pgwake.note_children(v_ids);
+      perform pgwake.flag_new_children(v_ids);
     end if;
   end if;
 
@@ -146,11 +146,11 @@ end
 $$;
 
 comment on function pgwake.after_insert_jobs is
-  'Checks, tallies, wakes and announces after an INSERT into pgwake.jobs.';
+  'Checks, counts, wakes and announces after an INSERT into pgwake.jobs.';
 revoke all on function pgwake.after_insert_jobs from public;
 
--- Tallies what people's own statements on pgwake.jobs take away (-1) or bring (1), and
--- has the children looked at of jobs that are no longer live. The functions name its
+-- Counts what people's own statements on pgwake.jobs take away (-1) or bring (1), and
+-- flags the children of jobs that are no longer live. The functions name its
 -- leaves, and do so themselves.
 create or replace function pgwake.after_change_jobs()
 returns trigger
@@ -162,7 +162,7 @@ declare
   v_sign constant int := tg_argv[0];
   v_parents bigint[];
 begin
-  insert into pgwake.tallies
+  insert into pgwake.counts
     (queue, at, live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows,
      finished_slot)
   select c.queue, pgwake.now(),
@@ -177,7 +177,7 @@ begin
   if v_sign = -1 then
     select array_agg(c.id) into v_parents from changed as c where c.has_children and c.finished_at is null;
     if v_parents is not null then
-      perform pgwake.free_children(array_agg(u.id), j.status is distinct from 'completed')
+      perform pgwake.flag_children(array_agg(u.id), j.status is distinct from 'completed')
       from unnest(v_parents) as u(id)
       left join pgwake.jobs as j on j.id = u.id and j.id = any (v_parents)
       where (j.status in ('waiting', 'pending', 'running')) is not true
@@ -189,7 +189,7 @@ end
 $$;
 
 comment on function pgwake.after_change_jobs is
-  'Tallies and frees children after an UPDATE or DELETE of pgwake.jobs.';
+  'Counts and flags children after an UPDATE or DELETE of pgwake.jobs.';
 revoke all on function pgwake.after_change_jobs from public;
 
 -- A leaf that was truncated, by retention or by hand, is empty: so are its sums. Its
@@ -204,7 +204,7 @@ declare
   v_slot smallint := substring(tg_table_name from '^jobs_finished_([0-9]+)$');
 begin
   if v_slot is null then
-    insert into pgwake.tallies (queue, at, live_rows, waiting_rows, running_rows, failed_rows)
+    insert into pgwake.counts (queue, at, live_rows, waiting_rows, running_rows, failed_rows)
     select s.queue, pgwake.now(), s.live_rows, s.waiting_rows, s.running_rows, s.failed_rows
     from (
       select r.queue,
@@ -212,24 +212,25 @@ begin
         case tg_table_name when 'jobs_live' then -sum(r.waiting_rows) end as waiting_rows,
         case tg_table_name when 'jobs_live' then -sum(r.running_rows) end as running_rows,
         case tg_table_name when 'jobs_failed' then -sum(r.failed_rows) end as failed_rows
-      from pgwake.tally_rows as r
+      from pgwake.count_rows as r
       group by r.queue
     ) as s
     where s.live_rows <> 0 or s.failed_rows <> 0;
     if tg_table_name = 'jobs_live' then
       delete from pgwake.dependencies;
-      delete from pgwake.looks as l where l.child_id is not null;
+      delete from pgwake.rechecks as r where r.child_id is not null;
+      delete from pgwake.rechecks as r where r.child_id is not null;
     end if;
   else
-    insert into pgwake.tallies (queue, at, completed_rows, cancelled_rows, finished_slot)
+    insert into pgwake.counts (queue, at, completed_rows, cancelled_rows, finished_slot)
     select s.queue, pgwake.now(), -sum(s.completed_rows), -sum(s.cancelled_rows), v_slot
     from (
       select l.queue, l.completed_rows, l.cancelled_rows
-      from pgwake.tally_leaves as l
+      from pgwake.count_leaves as l
       where l.finished_slot = v_slot
       union all
       select r.queue, r.completed_rows, r.cancelled_rows
-      from pgwake.tally_rows as r
+      from pgwake.count_rows as r
       where r.finished_slot = v_slot
     ) as s
     group by s.queue
@@ -240,7 +241,7 @@ end
 $$;
 
 comment on function pgwake.after_truncate_jobs is
-  'Tallies after a TRUNCATE of a leaf of pgwake.jobs.';
+  'Counts after a TRUNCATE of a leaf of pgwake.jobs.';
 revoke all on function pgwake.after_truncate_jobs from public;
 
 -- A resumed queue or a changed policy may make jobs runnable.
@@ -254,7 +255,7 @@ begin
   lock table pgwake.jobs_live in row exclusive mode;  -- seen by open_writers()
   perform pgwake.wake(coalesce(new.name, old.name));
   if new.key_limit is distinct from old.key_limit then
-    perform pgwake.free_all_keys(coalesce(new.name, old.name));
+    perform pgwake.flag_all_keys(coalesce(new.name, old.name));
   end if;
   return null;
 end
@@ -272,13 +273,13 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   lock table pgwake.jobs_live in row exclusive mode;  -- seen by open_writers()
-  perform pgwake.free_keys(array[new.queue, old.queue], array[new.key, old.key]);
+  perform pgwake.flag_keys(array[new.queue, old.queue], array[new.key, old.key]);
   return null;
 end
 $$;
 
 comment on function pgwake.after_change_limits is
-  'Has a concurrency key looked at whose limit has changed.';
+  'Flags a concurrency key whose limit has changed.';
 revoke all on function pgwake.after_change_limits from public;
 
 -- Inside a block: "create or replace trigger" would lock out writers on every run of

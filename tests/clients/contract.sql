@@ -650,21 +650,21 @@ listen pgwake;
 
 -- step: claims by it what is there
 -- in: c
-select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({woken}, 'contract-c');
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_wait({woken}, 'contract-c');
 -- expect: late f
 
 -- step: goes on duty when nothing is
 -- in: c
-select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({woken}, 'contract-c');
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_wait({woken}, 'contract-c');
 -- expect: 0.005 t
 
 -- step: and is to wait for longer
 -- in: c
-select (kind is null and is_on_duty and wait_seconds between 0.005 and 5)::text from pgwake.claim_or_park({woken}, 'contract-c');
+select (kind is null and is_on_duty and wait_seconds between 0.005 and 5)::text from pgwake.claim_or_wait({woken}, 'contract-c');
 -- expect: true
 
 -- step: a, beside it, waits to be passed the duty
-select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({woken}, 'contract-a');
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_wait({woken}, 'contract-a');
 -- expect: 5 f
 
 -- step: now a new job tells
@@ -673,12 +673,12 @@ insert into pgwake.jobs (queue, kind) values ({woken}, 'told');
 
 -- step: c, which claims it, and is off duty by that
 -- in: c
-select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({woken}, 'contract-c');
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_wait({woken}, 'contract-c');
 -- expect: told f
 -- hears: pgwake {woken}
 
 -- step: so that a goes on duty
-select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_park({woken}, 'contract-a');
+select concat_ws(' ', kind, wait_seconds, is_on_duty) from pgwake.claim_or_wait({woken}, 'contract-a');
 -- expect: 0.005 t
 
 -- step: and off when it stops

@@ -6,11 +6,11 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform (check_cursor.cursor ->> 'look_at')::timestamptz, (check_cursor.cursor #>> '{next_at,0}')::timestamptz,
+  perform (check_cursor.cursor ->> 'head_at')::timestamptz, (check_cursor.cursor #>> '{next_at,0}')::timestamptz,
     (check_cursor.cursor #>> '{keys,0}')::timestamptz, (check_cursor.cursor #>> '{keys,1}')::timestamptz;
-  perform p.lane::int, (p.place ->> 0)::timestamptz, (p.place ->> 1)::bigint,
-    (p.place #>> '{2,0}')::timestamptz, (p.place #>> '{2,1}')::bigint
-  from jsonb_each(check_cursor.cursor -> 'places') as p(lane, place);
+  perform p.band::int, (p.resume_point ->> 0)::timestamptz, (p.resume_point ->> 1)::bigint,
+    (p.resume_point #>> '{2,0}')::timestamptz, (p.resume_point #>> '{2,1}')::bigint
+  from jsonb_each(check_cursor.cursor -> 'resume_points') as p(band, resume_point);
 exception when data_exception then
   perform pgwake.raise_invalid(
     'this is no cursor', 'Pass what the last claim of this queue answered, or null.');

@@ -13,8 +13,8 @@
 -- Always one row. jobs: in claim order, which is priority descending, run_at, id; all
 -- under one fresh lease_id. claimed_at: the queue's clock. A paused queue gives nothing.
 -- is_limited: it has max_running or a rate limit, so claim no more than can be run now;
--- see admit_claim. Jobs whose parents have ended are let in first, and those with a
--- concurrency key that has room: open_children, open_keys.
+-- see admit_claim. Jobs whose parents have ended are admitted first, and those with a
+-- concurrency key that has room: admit_children, admit_keyed_jobs.
 --
 -- next_run_at: null if count were claimed. Else the least run_at of what is left, or the
 -- end of the queue's pause, or the time of the next token of its rate; null if there is
@@ -25,18 +25,19 @@
 -- cursor: null while looks are cheap. An index keeps dead entries until vacuum has been
 -- there, and can't lose them under an old snapshot; a look from the head of the queue
 -- wades through them. Once that costs more than 500 entries, or twice the count, the
--- cursor remembers where each lane (priority, crashed or not) is alive. A claim with a
--- cursor starts there, and looks from the head only when the last such look was 20 times
--- as long ago as it took, or a minute; its next_run_at is not later than that. Until
--- then it may miss what lies behind: jobs that were committed much later than others of
--- their run_at, or given back. New jobs, and those of other priorities, it finds at
--- once. A cursor can't be wrong for longer than that minute. Looks have the same.
+-- cursor remembers where each priority band (priority, crashed or not) is alive. A
+-- claim with a cursor starts there, and looks from the head only when the last such
+-- look was 20 times as long ago as it took, or a minute; its next_run_at is not later
+-- than that. Until then it may miss what lies behind: jobs that were committed much
+-- later than others of their run_at, or given back. New jobs, and those of other
+-- priorities, it finds at once. A cursor can't be wrong for longer than that minute.
+-- Rechecks are read by a cursor too.
 --
 -- Raises PW003, and PW006 in a copy of the database: see adopt. Locks the jobs it takes
 -- (and one that had to make room for one that crashed), skips locked ones. Steps through
--- the lanes in use, since one scan over all priorities wades through everything that is
+-- the bands in use, since one scan over all priorities wades through everything that is
 -- scheduled for later at a higher one. Rides jobs_claim_idx, then jobs_live_pkey; for the
--- policy queues_pkey, kinds_claim_idx and looks_due_idx.
+-- policy queues_pkey, kinds_claim_idx and rechecks_due_idx.
 create or replace function pgwake.claim_batch(
   queue text,
   count int,
@@ -73,32 +74,32 @@ declare
   v_audience pgwake.audience;
   v_events text[];
 
-  -- The cursor: places is an object, lane -> [run_at, id] to start behind, perhaps with
+  -- The cursor: resume_points is an object, band -> [run_at, id] to start behind, perhaps with
   -- [run_at, id] to start behind next; next_at is [next_run_at] where it is slow to find.
   v_slow int := 2 * least(greatest(250, claim_batch.count), 10000);
-  v_look_at timestamptz;
-  v_places jsonb := '{}';
+  v_head_at timestamptz;
+  v_resume_points jsonb := '{}';
   v_next_at jsonb;
-  v_keys jsonb;  -- of the looks: [at] to start at, [clock] to look from the head again
+  v_keys jsonb;  -- of the rechecks: [at] to start at, [clock] to read from the head again
   v_keys_from timestamptz := '-infinity';
   v_is_from_head boolean := true;
   v_began_at timestamptz := clock_timestamp();
   v_spent interval;
   v_cost bigint;
 
-  -- The lanes: see jobs_claim_idx.
-  v_lane int := case when claim_batch.suspects then 301 else -101 end;
+  -- The priority bands: see jobs_claim_idx.
+  v_band int := case when claim_batch.suspects then 301 else -101 end;
   v_end int := case when claim_batch.suspects then 503 else 302 end;
   v_found int;
   v_gap int;
   v_gap_cost bigint;
   v_is_slow boolean := false;
-  v_lanes int[] := '{}';
+  v_bands int[] := '{}';
   v_from_ats timestamptz[] := '{}';
   v_from_ids bigint[] := '{}';
 
   -- The look at one of them: behind from, up to to.
-  v_place jsonb;
+  v_resume_point jsonb;
   v_want int;
   v_from timestamptz;
   v_from_id bigint;
@@ -121,27 +122,27 @@ begin
   end if;
   if claim_batch.cursor is not null then
     perform pgwake.check_cursor(claim_batch.cursor);
-    v_look_at := claim_batch.cursor ->> 'look_at';
-    v_places := coalesce(claim_batch.cursor -> 'places', '{}');
+    v_head_at := claim_batch.cursor ->> 'head_at';
+    v_resume_points := coalesce(claim_batch.cursor -> 'resume_points', '{}');
     v_next_at := claim_batch.cursor -> 'next_at';
-    v_is_from_head := v_look_at is null
-      or v_look_at not between v_began_at and v_began_at + interval '1 minute';
+    v_is_from_head := v_head_at is null
+      or v_head_at not between v_began_at and v_began_at + interval '1 minute';
     v_keys := claim_batch.cursor -> 'keys';
     if (v_keys ->> 1)::timestamptz between v_began_at and v_began_at + interval '1 minute' then
       v_keys_from := coalesce(v_keys ->> 0, '-infinity');
     end if;
   end if;
 
-  v_cost := pgwake.look_cost();
+  v_cost := pgwake.rows_read();
   select q.paused_until, coalesce(q.lease, interval '5 minutes') as lease, q.timeout, q.max_running, q.rate_limit,
     q.rate_burst, q.key_limit, kinds.by_name as kinds,
     (
-      select l.at
-      from pgwake.looks as l
-      where l.queue = claim_batch.queue and l.at >= v_keys_from
-      order by l.at
+      select r.at
+      from pgwake.rechecks as r
+      where r.queue = claim_batch.queue and r.at >= v_keys_from
+      order by r.at
       limit 1
-    ) as look_at
+    ) as recheck_at
   into v_policy
   from (values (claim_batch.queue)) as v(name)
   left join pgwake.queues as q on q.name = v.name
@@ -179,21 +180,21 @@ begin
     end if;
   end if;
 
-  if v_policy.look_at <= v_now and not claim_batch.suspects then
+  if v_policy.recheck_at <= v_now and not claim_batch.suspects then
     v_audience := pgwake.get_audience();
-    select c.look_at into v_policy.look_at
-    from pgwake.open_children(
+    select c.recheck_at into v_policy.recheck_at
+    from pgwake.admit_children(
       claim_batch.queue, v_now, v_keys_from, greatest(100, 10 * v_count), v_audience) as c;
-    v_policy.look_at := least(v_policy.look_at, pgwake.open_keys(
+    v_policy.recheck_at := least(v_policy.recheck_at, pgwake.admit_keyed_jobs(
       claim_batch.queue, v_count, v_policy.key_limit, v_now, v_keys_from, v_audience));
     v_now := greatest(v_now, clock_timestamp() + (pgwake.now() - now()));
     claimed_at := v_now;
   end if;
-  v_cost := pgwake.look_cost() - v_cost;
+  v_cost := pgwake.rows_read() - v_cost;
   if v_keys is not null or v_cost > v_slow then
     v_keys := case
       when v_cost > v_slow or isfinite(v_keys_from) then jsonb_build_array(
-        least(v_now - interval '1 second', v_policy.look_at),
+        least(v_now - interval '1 second', v_policy.recheck_at),
         case when isfinite(v_keys_from) then (v_keys ->> 1)::timestamptz
           else clock_timestamp() + least(20 * (clock_timestamp() - v_began_at), interval '1 minute')
         end)
@@ -202,50 +203,50 @@ begin
   v_began_at := clock_timestamp();
 
   loop
-    -- To the next lane in use: one that the cursor knows, or one in the gap before it.
-    v_gap := v_lane;
-    v_lane := v_end;
-    if v_places <> '{}' then
-      select least(v_end, min(p.lane::int)) into v_lane
-      from jsonb_object_keys(v_places) as p(lane) where p.lane::int > v_gap;
+    -- To the next band in use: one that the cursor knows, or one in the gap before it.
+    v_gap := v_band;
+    v_band := v_end;
+    if v_resume_points <> '{}' then
+      select least(v_end, min(p.band::int)) into v_band
+      from jsonb_object_keys(v_resume_points) as p(band) where p.band::int > v_gap;
     end if;
     v_gap_cost := pgwake.claim_cost();
     select least(j.crash_count, 2) * 201 - j.priority into v_found
     from pgwake.jobs_live as j
     where j.queue = claim_batch.queue and j.status = 'pending'
       and least(j.crash_count, 2) * 201 - j.priority > v_gap
-      and least(j.crash_count, 2) * 201 - j.priority < v_lane
+      and least(j.crash_count, 2) * 201 - j.priority < v_band
     order by least(j.crash_count, 2) * 201 - j.priority
     limit 1;
     v_gap_cost := pgwake.claim_cost() - v_gap_cost;
-    v_lane := coalesce(v_found, v_lane);
+    v_band := coalesce(v_found, v_band);
     if v_gap_cost > v_slow then
-      -- Their own lanes, or those of the lane that was found, which this look makes known.
+      -- Their own bands, or those of the band that was found, which this look makes known.
       if claim_batch.cursor is null then
         v_is_slow := true;
       else
-        v_places := v_places || pgwake.dead_lanes(claim_batch.queue, v_gap, v_lane);
+        v_resume_points := v_resume_points || pgwake.dead_bands(claim_batch.queue, v_gap, v_band);
       end if;
     end if;
-    exit when v_lane >= v_end;
+    exit when v_band >= v_end;
 
-    v_place := v_places -> v_lane::text;
+    v_resume_point := v_resume_points -> v_band::text;
     v_from := '-infinity';
     v_from_id := 0;
-    if not v_is_from_head and v_place is not null then
-      v_from := coalesce(v_place ->> 0, '-infinity');
-      v_from_id := coalesce(v_place ->> 1, '0');
+    if not v_is_from_head and v_resume_point is not null then
+      v_from := coalesce(v_resume_point ->> 0, '-infinity');
+      v_from_id := coalesce(v_resume_point ->> 1, '0');
     end if;
-    v_lanes := v_lanes || v_lane;
+    v_bands := v_bands || v_band;
     v_from_ats := v_from_ats || v_from;
     v_from_ids := v_from_ids || v_from_id;
 
     v_want := v_count - cardinality(v_ids);
     v_to := v_now;
     v_to_id := 9223372036854775807;
-    if v_lane > 100 and not claim_batch.suspects then
+    if v_band > 100 and not claim_batch.suspects then
       v_want := case when v_has_crashed then 0 else 1 end;
-      if v_is_full and v_lane = v_end - 1 then
+      if v_is_full and v_band = v_end - 1 then
         v_to := v_last_at;
         v_to_id := v_ids[v_count];
       end if;
@@ -258,7 +259,7 @@ begin
       select j.id, j.run_at
       from pgwake.jobs_live as j
       where j.queue = claim_batch.queue and j.status = 'pending'
-        and least(j.crash_count, 2) * 201 - j.priority = v_lane
+        and least(j.crash_count, 2) * 201 - j.priority = v_band
         and (j.run_at, j.id) > (v_from, v_from_id) and (j.run_at, j.id) <= (v_to, v_to_id)
       order by j.run_at, j.id
       limit v_want
@@ -266,20 +267,20 @@ begin
     ) as due;
     v_cost := pgwake.claim_cost() - v_cost - coalesce(cardinality(v_more), 0);
 
-    if v_place is not null or v_cost > v_slow or v_gap_cost > v_slow then
-      v_place := pgwake.next_place(v_place, case
+    if v_resume_point is not null or v_cost > v_slow or v_gap_cost > v_slow then
+      v_resume_point := pgwake.next_resume_point(v_resume_point, case
         when v_more is not null then jsonb_build_array(v_due_at, v_more[cardinality(v_more)])
         when v_from > v_now - interval '1 second' then jsonb_build_array(v_from, v_from_id)
         else jsonb_build_array(v_now - interval '1 second', 0)
       end, v_is_from_head, v_cost, v_slow);
-      v_places := case
-        when v_place is null then v_places - v_lane::text
-        else v_places || jsonb_build_object(v_lane, v_place)
+      v_resume_points := case
+        when v_resume_point is null then v_resume_points - v_band::text
+        else v_resume_points || jsonb_build_object(v_band, v_resume_point)
       end;
     end if;
 
     continue when v_more is null;
-    if v_lane > 100 and not claim_batch.suspects then
+    if v_band > 100 and not claim_batch.suspects then
       v_has_crashed := true;
       v_ids := v_ids[:v_count - 1] || v_more;
       exit when cardinality(v_ids) = v_count;
@@ -290,8 +291,8 @@ begin
         -- One that crashed once comes in its turn: if it is before the last of these.
         v_is_full := true;
         v_last_at := v_due_at;
-        v_end := v_lane + 202;
-        v_lane := 100;
+        v_end := v_band + 202;
+        v_band := 100;
       end if;
     end if;
   end loop;
@@ -323,7 +324,7 @@ begin
         filter (where pgwake.is_announced(c.queue, v_audience))
     into jobs, v_events
     from claimed as c;
-    insert into pgwake.tallies (queue, at, running_rows)
+    insert into pgwake.counts (queue, at, running_rows)
     values (claim_batch.queue, v_now, cardinality(jobs));
     if v_events is not null then
       perform pgwake.announce(v_events);
@@ -341,12 +342,12 @@ begin
       v_began_at := clock_timestamp();
       v_cost := pgwake.claim_cost();
       select min(left_at.run_at) into next_run_at
-      from unnest(v_lanes, v_from_ats, v_from_ids) as v(lane, from_at, from_id)
+      from unnest(v_bands, v_from_ats, v_from_ids) as v(band, from_at, from_id)
       cross join lateral (
         select j.run_at
         from pgwake.jobs_live as j
         where j.queue = claim_batch.queue and j.status = 'pending'
-          and least(j.crash_count, 2) * 201 - j.priority = v.lane
+          and least(j.crash_count, 2) * 201 - j.priority = v.band
           and (j.run_at, j.id) > (v.from_at, v.from_id)
         order by j.run_at, j.id
         limit 1
@@ -354,14 +355,14 @@ begin
       v_cost := pgwake.claim_cost() - v_cost - cardinality(v_ids);
       v_spent := v_spent + (clock_timestamp() - v_began_at);
       v_next_at := null;
-      if v_cost > v_slow + 50 * cardinality(v_lanes) and (v_places = '{}' or not v_is_from_head) then
+      if v_cost > v_slow + 50 * cardinality(v_bands) and (v_resume_points = '{}' or not v_is_from_head) then
         v_next_at := jsonb_build_array(next_run_at);
       end if;
     else
       next_run_at := v_next_at ->> 0;
     end if;
     if not claim_batch.suspects then
-      next_run_at := least(next_run_at, v_policy.look_at, case
+      next_run_at := least(next_run_at, v_policy.recheck_at, case
         when isfinite(v_keys_from) then (v_keys ->> 1)::timestamptz + (pgwake.now() - now()) end);
     end if;
   elsif v_count < claim_batch.count then
@@ -369,14 +370,14 @@ begin
   end if;
 
   if v_is_from_head then
-    v_look_at := clock_timestamp() + least(20 * v_spent, interval '1 minute');
+    v_head_at := clock_timestamp() + least(20 * v_spent, interval '1 minute');
   elsif cardinality(v_ids) < v_count then
-    next_run_at := least(next_run_at, v_look_at + (pgwake.now() - now()));
+    next_run_at := least(next_run_at, v_head_at + (pgwake.now() - now()));
   end if;
   claim_batch.cursor := case
-    when v_is_slow or v_places <> '{}' or v_next_at is not null or v_keys is not null then
+    when v_is_slow or v_resume_points <> '{}' or v_next_at is not null or v_keys is not null then
       jsonb_strip_nulls(jsonb_build_object(
-        'look_at', v_look_at, 'places', v_places, 'next_at', v_next_at, 'keys', v_keys))
+        'head_at', v_head_at, 'resume_points', v_resume_points, 'next_at', v_next_at, 'keys', v_keys))
   end;
 end
 $$;

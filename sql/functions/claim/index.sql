@@ -1,12 +1,12 @@
 -- How a worker takes jobs.
 \ir claim_cost.sql
-\ir dead_lanes.sql
+\ir dead_bands.sql
 \ir check_cursor.sql
 \ir session_cursors.sql
 \ir refuse_claim.sql
-\ir next_place.sql
+\ir next_resume_point.sql
 \ir claim_batch.sql
 \ir claim_jobs.sql
 \ir claim_next_job.sql
-\ir claim_or_park.sql
+\ir claim_or_wait.sql
 \ir next_suspect_at.sql

@@ -12,7 +12,7 @@
 --
 -- Reads only, so it answers on a standby too, and never scans jobs: see README.md for
 -- what it costs. What the owner of pgwake may not see of other roles' sessions is a
--- finding of its own. Rides jobs_claim_idx, looks_due_idx and jobs_lease_idx.
+-- finding of its own. Rides jobs_claim_idx, rechecks_due_idx and jobs_lease_idx.
 create or replace function pgwake.diagnose()
 returns table (
   check_name text, severity text, subject text, problem text, fix text, value double precision

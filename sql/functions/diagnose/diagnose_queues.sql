@@ -13,7 +13,7 @@
 -- dead_letters          notice   more than 10,000 of a queue are kept
 --
 -- Who works is known from report_worker. At most a hundred queues are looked at whether
--- their jobs are due. Rides jobs_claim_idx and looks_due_idx.
+-- their jobs are due. Rides jobs_claim_idx and rechecks_due_idx.
 create or replace function pgwake.diagnose_queues()
 returns setof pgwake.finding
 language plpgsql stable
@@ -33,7 +33,7 @@ begin
   from (
     select r.queue, coalesce(sum(r.live_rows), 0) - coalesce(sum(r.running_rows), 0) as idle,
       sum(r.failed_rows)::bigint as failed
-    from pgwake.tally_rows as r
+    from pgwake.count_rows as r
     group by r.queue
   ) as s;
 

@@ -43,7 +43,7 @@ begin
   known as (
     select q.name from pgwake.queues as q
     union select u.name from pgwake.workers as w cross join unnest(w.queues) as u(name)
-    union select r.queue from pgwake.tally_rows as r
+    union select r.queue from pgwake.count_rows as r
   )
   select 'wake_lock_held', 'error', k.name,
     format('session %s of role %s, application %s holds the %s of the queue %s %s', h.pid,

@@ -128,15 +128,15 @@ begin
         on_parent_failure = enqueue.on_parent_failure, webhook = enqueue.webhook,
         has_parents_left = case when v_depends_on is not null then true end, status = v_new_status
       where j.id = v_id;
-      insert into pgwake.tallies (queue, at, live_rows, waiting_rows)
+      insert into pgwake.counts (queue, at, live_rows, waiting_rows)
       select m.queue, pgwake.now(), m.rows, case m.status when 'waiting' then m.rows end
       from (values (v_queue, v_status, -1), (enqueue.queue, v_new_status, 1)) as m(queue, status, rows)
       where v_queue <> enqueue.queue or v_status <> v_new_status;
       if v_depends_on is not null then
-        perform pgwake.note_children(array[v_id]);
+        perform pgwake.flag_new_children(array[v_id]);
       end if;
       perform pgwake.wake(enqueue.queue);
-      perform pgwake.free_keys(array[v_queue, enqueue.queue], array[v_key, enqueue.concurrency_key]);
+      perform pgwake.flag_keys(array[v_queue, enqueue.queue], array[v_key, enqueue.concurrency_key]);
       return v_id;
     end if;
   end loop;

@@ -1,4 +1,4 @@
--- For explain_job: why a job that waits for its concurrency key has not been let in.
+-- For explain_job: why a job that waits for its concurrency key has not been admitted.
 -- Counts at most 10,001 that hold the key and 20,000 that wait. Rides jobs_key_idx.
 create or replace function pgwake.explain_key(job pgwake.jobs_live)
 returns text[]

@@ -54,7 +54,7 @@ begin
       pgwake.say_name(job.kind), v_kind.bounce_count, pgwake.say_time(v_kind.bounced_at));
   end if;
   if job.status = 'pending' and job.run_at <= v_now then
-    v_lines := v_lines || pgwake.explain_place(job);
+    v_lines := v_lines || pgwake.explain_position(job);
   end if;
   return v_lines;
 end

@@ -7,7 +7,7 @@
 \ir explain_parents.sql
 \ir explain_limits.sql
 \ir explain_workers.sql
-\ir explain_place.sql
+\ir explain_position.sql
 \ir explain_wait.sql
 \ir explain_run.sql
 \ir explain_end.sql

@@ -70,8 +70,8 @@ begin
     join unnest(complete_jobs.job_ids, complete_jobs.results) as u(id, result) on u.id = d.id
     returning id, queue, kind, run_at, started_at, concurrency_key, has_children, webhook
   ),
-  tallied as (
-    insert into pgwake.tallies
+  counted as (
+    insert into pgwake.counts
       (queue, at, completed, live_rows, running_rows, completed_rows, finished_slot, queue_ms, execution_ms)
     select k.queue, v_now, count(*), -count(*), -count(*), count(*), v_slot,
       1000 * sum(greatest(extract(epoch from k.started_at - k.run_at), 0)),
@@ -99,10 +99,10 @@ begin
     perform pgwake.wake(l.queue) from (select distinct l.queue from unnest(v_limited) as l(queue)) as l;
   end if;
   if v_keys is not null then
-    perform pgwake.free_keys(v_queues, v_keys);
+    perform pgwake.flag_keys(v_queues, v_keys);
   end if;
   if v_parents is not null then
-    perform pgwake.free_children(v_parents, false);
+    perform pgwake.flag_children(v_parents, false);
   end if;
   if v_hooked is not null then
     perform pgwake.send_webhooks(v_hooked);

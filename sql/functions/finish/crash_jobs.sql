@@ -39,7 +39,7 @@ begin
       v_delay := case when v_job.crash_count > 2 then
         pgwake.retry_delay(v_job.attempt, v_policy.backoff_base, v_policy.backoff_cap, v_policy.backoff_jitter)
       end;
-      v_status := pgwake.status_back(
+      v_status := pgwake.status_after_attempt(
         v_job.concurrency_key, v_delay, v_policy.keep_order);
       update pgwake.jobs_live as j
       set status = v_status, lease_id = null, lease_expires_at = null, claimed_by = null, started_at = null,
@@ -47,10 +47,10 @@ begin
         attempt = case when v_job.crash_count > 2 then j.attempt else greatest(j.attempt - 1, 0) end,
         run_at = coalesce(pgwake.now() + v_delay, j.run_at)
       where j.id = v_job.id;
-      insert into pgwake.tallies (queue, at, running_rows, waiting_rows)
+      insert into pgwake.counts (queue, at, running_rows, waiting_rows)
       values (v_job.queue, pgwake.now(), -1, case v_status when 'waiting' then 1 end);
       if v_status = 'waiting' then
-        perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
+        perform pgwake.flag_keys(array[v_job.queue], array[v_job.concurrency_key]);
       else
         perform pgwake.wake(v_job.queue);
       end if;

@@ -2,7 +2,7 @@
 -- Internal: the caller has decided, holds the row's lock and has tested the fence.
 --
 -- The error, if any, is kept in the job's errors with the job's attempt and worker.
--- Tallies, announces, frees the job's concurrency key and its children, sends its
+-- Counts, announces, frees the job's concurrency key and its children, sends its
 -- webhook, and wakes a queue with max_running when what ends was running.
 create or replace function pgwake.end_job(
   job_id bigint, new_status text, reason text default null, message text default null,
@@ -39,7 +39,7 @@ begin
     insert into pgwake.jobs_finished select v_job.*;
   end if;
 
-  insert into pgwake.tallies
+  insert into pgwake.counts
     (queue, at, completed, failed, cancelled, live_rows, waiting_rows, running_rows, failed_rows,
      completed_rows, cancelled_rows, finished_slot)
   select v_job.queue, v_job.finished_at, s.completed, s.failed, s.cancelled, -1,
@@ -50,10 +50,10 @@ begin
       case v_job.status when 'cancelled' then 1 end
   ) as s(completed, failed, cancelled);
   if v_job.concurrency_key is not null and v_old_status <> 'waiting' then
-    perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
+    perform pgwake.flag_keys(array[v_job.queue], array[v_job.concurrency_key]);
   end if;
   if v_job.has_children then
-    perform pgwake.free_children(array[v_job.id], v_job.status <> 'completed');
+    perform pgwake.flag_children(array[v_job.id], v_job.status <> 'completed');
   end if;
   if v_job.webhook is not null
     or exists (select from pgwake.queues as q where q.webhook is not null and q.name = v_job.queue)

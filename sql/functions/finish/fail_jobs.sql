@@ -95,7 +95,7 @@ begin
           pgwake.retry_delay(v_job.attempt, v_policy.backoff_base, v_policy.backoff_cap, v_policy.backoff_jitter)
         else least(greatest(v_item.retry_in, interval '0'), interval '10 years')
       end;
-      v_status := pgwake.status_back(v_job.concurrency_key, v_delay, v_policy.keep_order);
+      v_status := pgwake.status_after_attempt(v_job.concurrency_key, v_delay, v_policy.keep_order);
       update pgwake.jobs_live as j
       set status = v_status, lease_id = null, lease_expires_at = null, claimed_by = null, started_at = null,
         errors = pgwake.append_error(j.errors, j.attempt, j.claimed_by, v_item.reason, v_item.message, v_item.traceback),
@@ -104,7 +104,7 @@ begin
       v_retried := v_retried || v_job.queue;
       if v_status = 'waiting' then
         v_waiting := v_waiting || v_job.queue;
-        perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
+        perform pgwake.flag_keys(array[v_job.queue], array[v_job.concurrency_key]);
       else
         perform pgwake.wake(v_job.queue);
       end if;
@@ -115,7 +115,7 @@ begin
     end if;
     v_outcomes[v_item.place] := v_outcome;
   end loop;
-  insert into pgwake.tallies (queue, at, running_rows, waiting_rows)
+  insert into pgwake.counts (queue, at, running_rows, waiting_rows)
   select r.queue, pgwake.now(), -count(r.retried), nullif(count(r.waiting), 0)
   from (
     select u.queue, u.queue, null from unnest(v_retried) as u(queue)

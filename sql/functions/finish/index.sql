@@ -3,7 +3,7 @@
 \ir check_leases.sql
 \ir lease_outcome.sql
 \ir raise_outcome.sql
-\ir status_back.sql
+\ir status_after_attempt.sql
 \ir error_fingerprint.sql
 \ir end_job.sql
 \ir complete_jobs.sql

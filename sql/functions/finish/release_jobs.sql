@@ -70,7 +70,8 @@ begin
   for update;
 
   with mine as materialized (
-    select u.id, u.error, back.delay, pgwake.status_back(back.concurrency_key, back.delay, back.keep_order) as status
+    select u.id, u.error, back.delay,
+      pgwake.status_after_attempt(back.concurrency_key, back.delay, back.keep_order) as status
     from unnest(release_jobs.job_ids, release_jobs.lease_ids, release_jobs.delays, release_jobs.errors)
       as u(id, lease_id, delay, error)
     cross join lateral (
@@ -112,8 +113,8 @@ begin
       and j.lease_id = any (release_jobs.lease_ids) and j.cancel_requested_at is null
     returning j.id, j.queue, j.kind, j.status, j.concurrency_key
   ),
-  tallied as (
-    insert into pgwake.tallies (queue, at, running_rows, waiting_rows)
+  counted as (
+    insert into pgwake.counts (queue, at, running_rows, waiting_rows)
     select r.queue, pgwake.now(), -count(*), nullif(count(*) filter (where r.status = 'waiting'), 0)
     from released as r
     group by r.queue
@@ -127,7 +128,7 @@ begin
   into v_released, v_queues, v_waiting_queues, v_waiting_keys, v_unknown_kinds, v_events
   from released as r;
   if v_waiting_keys is not null then
-    perform pgwake.free_keys(v_waiting_queues, v_waiting_keys);
+    perform pgwake.flag_keys(v_waiting_queues, v_waiting_keys);
   end if;
   if v_unknown_kinds is not null then
     perform pgwake.note_bounces(v_unknown_kinds);

@@ -124,8 +124,8 @@ begin
       e.progress, e.crash_count, e.bounce_count, e.created_at, v_now, v_slot, e.errors
     from ended as e
   ),
-  tallied as (
-    insert into pgwake.tallies (queue, at, cancelled, live_rows, waiting_rows, cancelled_rows, finished_slot)
+  counted as (
+    insert into pgwake.counts (queue, at, cancelled, live_rows, waiting_rows, cancelled_rows, finished_slot)
     select e.queue, v_now, count(*), -count(*), -nullif(count(*) filter (where e.status = 'waiting'), 0), count(*),
       v_slot
     from ended as e
@@ -142,10 +142,10 @@ begin
   into v_queues, v_keys, v_events, v_parents, v_hooked
   from ended as e;
   if v_keys is not null then
-    perform pgwake.free_keys(v_queues, v_keys);
+    perform pgwake.flag_keys(v_queues, v_keys);
   end if;
   if v_parents is not null then
-    perform pgwake.free_children(v_parents, true);
+    perform pgwake.flag_children(v_parents, true);
   end if;
   if v_hooked is not null then
     perform pgwake.send_webhooks(v_hooked);

@@ -3,7 +3,7 @@
 -- or more, which only a quarantine takes. Claims nothing, locks nothing, and asks
 -- neither whether the queue is paused nor for its limits.
 --
--- Raises PW003. Steps through the lanes in use; rides jobs_claim_idx.
+-- Raises PW003. Steps through the priority bands in use; rides jobs_claim_idx.
 create or replace function pgwake.peek_jobs(queue text default 'default', count int default 10)
 returns table (
   id bigint,
@@ -26,7 +26,7 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := pgwake.now();
-  v_lane int := -101;
+  v_band int := -101;
   v_ids bigint[] := '{}';
 begin
   if peek_jobs.queue is null then
@@ -37,10 +37,10 @@ begin
       format('count is %s', coalesce(peek_jobs.count::text, 'null')), 'Use 1 to 1000.');
   end if;
   loop
-    select least(j.crash_count, 2) * 201 - j.priority into v_lane
+    select least(j.crash_count, 2) * 201 - j.priority into v_band
     from pgwake.jobs_live as j
     where j.queue = peek_jobs.queue and j.status = 'pending'
-      and least(j.crash_count, 2) * 201 - j.priority > v_lane
+      and least(j.crash_count, 2) * 201 - j.priority > v_band
     order by least(j.crash_count, 2) * 201 - j.priority
     limit 1;
     exit when not found;
@@ -48,7 +48,7 @@ begin
       select j.id
       from pgwake.jobs_live as j
       where j.queue = peek_jobs.queue and j.status = 'pending'
-        and least(j.crash_count, 2) * 201 - j.priority = v_lane and j.run_at <= v_now
+        and least(j.crash_count, 2) * 201 - j.priority = v_band and j.run_at <= v_now
       order by j.run_at, j.id
       limit peek_jobs.count
     );

@@ -85,8 +85,8 @@ begin
         for update skip locked))
       returning queue
     ),
-    tallied as (
-      insert into pgwake.tallies (queue, at, failed_rows)
+    counted as (
+      insert into pgwake.counts (queue, at, failed_rows)
       select g.queue, v_now, -count(*) from gone as g group by g.queue
     )
     select count(*) into v_count from gone;
@@ -111,7 +111,7 @@ begin
         'select j.ctid from %1$s as j where j.status = $1 and ($2 is null or j.queue = $2) '
         'and ($3 is null or j.kind = $3) and ($4 is null or j.finished_at < $4) '
         'limit $5 for update skip locked)) returning queue), '
-        'tallied as (insert into pgwake.tallies (queue, at, completed_rows, cancelled_rows, finished_slot) '
+        'counted as (insert into pgwake.counts (queue, at, completed_rows, cancelled_rows, finished_slot) '
         'select g.queue, $6, case $1 when ''completed'' then -count(*) end, '
         'case $1 when ''cancelled'' then -count(*) end, %2$s from gone as g group by g.queue) '
         'select count(*) from gone', v_leaf, v_slot)

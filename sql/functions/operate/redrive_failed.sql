@@ -130,14 +130,14 @@ begin
   gone as (
     delete from pgwake.jobs_failed as j where j.id = any (array(select r.id from retried as r))
   ),
-  tallied as (
-    insert into pgwake.tallies (queue, at, live_rows, waiting_rows, failed_rows)
+  counted as (
+    insert into pgwake.counts (queue, at, live_rows, waiting_rows, failed_rows)
     select r.queue, v_now, count(*), nullif(count(*) filter (where r.status = 'waiting'), 0), -count(*)
     from retried as r
     group by r.queue
   ),
-  looks as (
-    insert into pgwake.looks (queue, at, key, child_id)
+  rechecks as (
+    insert into pgwake.rechecks (queue, at, key, child_id)
     select r.queue, min(r.run_at), r.concurrency_key, null
     from retried as r
     where r.concurrency_key is not null and r.has_parents_left is null

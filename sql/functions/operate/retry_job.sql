@@ -68,13 +68,13 @@ begin
       hint = 'That job does the work now; retry this one when it has ended, or leave it.';
   end if;
 
-  insert into pgwake.tallies (queue, at, live_rows, waiting_rows, failed_rows, cancelled_rows, finished_slot)
+  insert into pgwake.counts (queue, at, live_rows, waiting_rows, failed_rows, cancelled_rows, finished_slot)
   values (v_job.queue, v_job.run_at, 1, case v_job.status when 'waiting' then 1 end, case v_old_status when 'failed' then -1 end,
           case v_old_status when 'cancelled' then -1 end, v_old_slot);
   if v_job.has_parents_left then
-    insert into pgwake.looks (queue, at, child_id) values (v_job.queue, v_job.run_at, v_job.id);
+    insert into pgwake.rechecks (queue, at, child_id) values (v_job.queue, v_job.run_at, v_job.id);
   else
-    perform pgwake.free_keys(array[v_job.queue], array[v_job.concurrency_key]);
+    perform pgwake.flag_keys(array[v_job.queue], array[v_job.concurrency_key]);
   end if;
   perform pgwake.wake(v_job.queue);
   if pgwake.is_announced(v_job.queue, pgwake.get_audience()) then

@@ -54,8 +54,8 @@ begin
   return next;
 
   select count(distinct s.queue) into v_queues
-  from pgwake.tally_sums as s
-  where s.fold = (select max(f.id) from pgwake.tally_folds as f);
+  from pgwake.count_sums as s
+  where s.fold = (select max(f.id) from pgwake.count_folds as f);
   perform set_config('pgwake.exact_rows', greatest(2000 / greatest(v_queues, 1), 20)::text, true);
 
   return query
@@ -65,7 +65,7 @@ begin
     coalesce(s.enqueued_total, 0), coalesce(s.completed_total, 0), coalesce(s.failed_total, 0),
     coalesce(w.worker_count, 0), coalesce(q.paused_until > v_now, false),
     null::interval, null::interval, null::double precision
-  from pgwake.sum_tallies(null) as s
+  from pgwake.sum_counts(null) as s
   full join (
     select u.queue, count(distinct v.name) as worker_count
     from pgwake.workers as v

@@ -10,13 +10,13 @@
 -- than 10,000 not yet due the sum of both is exact and the division is estimated, and
 -- is_estimate says so.
 --
--- Counts no jobs: every statement that inserts, claims or ends some tallies the rows
--- that came and went by it, in its own transaction; the sum of the tallies is what
--- stands there, in any snapshot. So it costs the same at ten million jobs, pending,
--- failed or kept, as at a hundred. Reads only, so it answers on a standby too.
+-- Counts no jobs: every statement that inserts, claims or ends some writes down how
+-- many rows came and went by it, in its own transaction; the sum of these counts is
+-- what stands there, in any snapshot. So it costs the same at ten million jobs,
+-- pending, failed or kept, as at a hundred. Reads only, so it answers on a standby too.
 --
--- Rides the indexes of tally_rows, and for queues with pending jobs jobs_claim_idx: see
--- look_at_pending. What an old snapshot keeps of claimed jobs at the head of that index
+-- Rides the indexes of count_rows, and for queues with pending jobs jobs_claim_idx: see
+-- count_scheduled. What an old snapshot keeps of claimed jobs at the head of that index
 -- is the one thing that makes it slower.
 create or replace function pgwake.get_queue_stats(queue text default null)
 returns table (
@@ -40,7 +40,7 @@ language sql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  select s.* from pgwake.sum_tallies(get_queue_stats.queue) as s
+  select s.* from pgwake.sum_counts(get_queue_stats.queue) as s
 $$;
 
 comment on function pgwake.get_queue_stats is

@@ -1,7 +1,7 @@
 -- What stands in the queues, and who works on them.
 \ir is_live.sql
-\ir sum_tallies.sql
-\ir look_at_pending.sql
+\ir sum_counts.sql
+\ir count_scheduled.sql
 \ir get_queue_stats.sql
 \ir get_job.sql
 \ir get_parent_results.sql

@@ -82,7 +82,7 @@ begin
       'select j.ctid from pgwake.jobs_finished_%1$s as j left join pgwake.queues as q on q.name = j.queue '
       'where j.finished_at < $1 - $2 and j.finished_at < $1 - coalesce(q.retention_completed, ''7 days'') '
       'limit $3 for update of j skip locked)) returning queue, status), '
-      'tallied as (insert into pgwake.tallies (queue, at, completed_rows, cancelled_rows, finished_slot) '
+      'counted as (insert into pgwake.counts (queue, at, completed_rows, cancelled_rows, finished_slot) '
       'select g.queue, $1, -count(*) filter (where g.status = ''completed''), '
       '-count(*) filter (where g.status = ''cancelled''), %1$s from gone as g group by g.queue) '
       'select count(*) from gone', v_slot)
@@ -103,8 +103,8 @@ begin
       for update of j skip locked))
     returning queue
   ),
-  tallied as (
-    insert into pgwake.tallies (queue, at, failed_rows)
+  counted as (
+    insert into pgwake.counts (queue, at, failed_rows)
     select g.queue, v_now, -count(*) from gone as g group by g.queue
   )
   select count(*) into v_deleted from gone;

@@ -2,7 +2,7 @@
 \ir count_crashed.sql
 \ir sweep_expired_leases.sql
 \ir release_worker_jobs.sql
-\ir fold_tallies.sql
+\ir fold_counts.sql
 \ir apply_retention.sql
 \ir analyze_jobs.sql
 \ir recount_jobs.sql

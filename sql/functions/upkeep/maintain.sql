@@ -43,12 +43,12 @@ begin
       v_done := v_done || jsonb_strip_nulls(jsonb_build_object('crashed', v_crashed));
     else
       v_count := case v_step
-        when 'fold' then pgwake.fold_tallies()
+        when 'fold' then pgwake.fold_counts()
         when 'retention' then pgwake.apply_retention() + pgwake.forget_stale_reports()
         when 'analyze' then pgwake.analyze_jobs()
         when 'recount' then pgwake.recount_jobs()
-        when 'keys' then pgwake.look_at_keys()
-        when 'children' then pgwake.look_at_children()
+        when 'keys' then pgwake.recheck_keys()
+        when 'children' then pgwake.recheck_children()
       end;
     end if;
     v_done := v_done || jsonb_build_object(v_step, v_count);

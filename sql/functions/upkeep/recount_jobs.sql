@@ -1,12 +1,12 @@
--- Counts the rows of jobs, and corrects pgwake.tallies where they say otherwise.
+-- Counts the rows of jobs, and corrects pgwake.counts where they say otherwise.
 -- Returns how many queues' counts were wrong.
 --
--- The functions and the triggers on pgwake.jobs keep the tallies right; what a trigger
+-- The functions and the triggers on pgwake.jobs keep the counts right; what a trigger
 -- does not see makes them drift: a statement that names a leaf, logical replication, a
--- raised session_replication_role, an emptied pgwake.tallies. Reads the live jobs, the
+-- raised session_replication_role, an emptied pgwake.counts. Reads the live jobs, the
 -- dead letters and the finished ones from end to end, each only if they have at most
 -- max_bytes; null: whatever they have. Locks nothing: one statement's snapshot shows
--- both the rows and what was tallied of them.
+-- both the rows and what was counted of them.
 create or replace function pgwake.recount_jobs(max_bytes bigint default 67108864)
 returns int
 language plpgsql volatile
@@ -29,7 +29,7 @@ begin
     group by j.queue
     union all
     select r.queue, null, -sum(r.live_rows), -sum(r.waiting_rows), -sum(r.running_rows), 0, 0, 0
-    from pgwake.tally_rows as r
+    from pgwake.count_rows as r
     where (pg_relation_size('pgwake.jobs_live') <= recount_jobs.max_bytes) is not false
     group by r.queue
     union all
@@ -39,7 +39,7 @@ begin
     group by j.queue
     union all
     select r.queue, null, 0, 0, 0, -sum(r.failed_rows), 0, 0
-    from pgwake.tally_rows as r
+    from pgwake.count_rows as r
     where (pg_relation_size('pgwake.jobs_failed') <= recount_jobs.max_bytes) is not false
     group by r.queue
     union all
@@ -50,11 +50,11 @@ begin
     group by j.queue, j.finished_slot
     union all
     select l.queue, l.finished_slot, 0, 0, 0, 0, -l.completed_rows, -l.cancelled_rows
-    from pgwake.tally_leaves as l
+    from pgwake.count_leaves as l
     where (v_finished_bytes <= recount_jobs.max_bytes) is not false
     union all
     select r.queue, r.finished_slot, 0, 0, 0, 0, -r.completed_rows, -r.cancelled_rows
-    from pgwake.tally_rows as r
+    from pgwake.count_rows as r
     where r.finished_slot is not null and (v_finished_bytes <= recount_jobs.max_bytes) is not false
   ),
   wrong as (
@@ -65,7 +65,7 @@ begin
     group by c.queue, c.finished_slot
   ),
   corrected as (
-    insert into pgwake.tallies
+    insert into pgwake.counts
       (queue, at, live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows,
        finished_slot)
     select w.queue, pgwake.now(), w.live, w.waiting, w.running, w.failed, w.completed, w.cancelled,

@@ -1,13 +1,12 @@
 -- When the next pending job of a queue is due, or was: the least run_at; null if
--- nothing is pending. For jobs that wait for room in their concurrency key: when to look
--- whether there is.
+-- nothing is pending. For jobs that wait for room in their concurrency key: when to
+-- recheck whether there is.
 --
 -- How long a consumer may sleep. Jobs with two crashes or more are left out, as in a
--- claim: see next_suspect_at. Steps through the lanes in use; rides jobs_claim_idx and
--- looks_due_idx.
--- While claim_jobs keeps a cursor in this session it starts there too, and is not later
--- than the next look from the head (see claim_batch). Raises PW003 for a cursor that is
--- none.
+-- claim: see next_suspect_at. Steps through the priority bands in use; rides
+-- jobs_claim_idx and rechecks_due_idx. While claim_jobs keeps a cursor in this session
+-- it starts there too, and is not later than the next look from the head (see
+-- claim_batch). Raises PW003 for a cursor that is none.
 create or replace function pgwake.next_run_at(queue text default 'default')
 returns timestamptz
 language plpgsql stable
@@ -20,12 +19,12 @@ set jit = off
 as $$
 declare
   v_cursor jsonb := pgwake.session_cursors() -> next_run_at.queue;
-  v_look_at timestamptz;
-  v_places jsonb := '{}';
+  v_head_at timestamptz;
+  v_resume_points jsonb := '{}';
   v_next_at jsonb;
   v_keys_at timestamptz;
   v_keys_from timestamptz := '-infinity';
-  v_lane int := -101;
+  v_band int := -101;
   v_known int;
   v_from timestamptz;
   v_from_id bigint;
@@ -34,10 +33,10 @@ declare
 begin
   if v_cursor is not null then
     perform pgwake.check_cursor(v_cursor);
-    v_look_at := v_cursor ->> 'look_at';
-    if v_look_at between clock_timestamp() and clock_timestamp() + interval '1 minute' then
-      v_places := coalesce(v_cursor -> 'places', '{}');
-      v_next := v_look_at + (pgwake.now() - now());
+    v_head_at := v_cursor ->> 'head_at';
+    if v_head_at between clock_timestamp() and clock_timestamp() + interval '1 minute' then
+      v_resume_points := coalesce(v_cursor -> 'resume_points', '{}');
+      v_next := v_head_at + (pgwake.now() - now());
       v_next_at := v_cursor -> 'next_at';
     end if;
     v_keys_at := v_cursor #>> '{keys,1}';
@@ -47,35 +46,35 @@ begin
     end if;
   end if;
 
-  select least(v_next, min(l.at)) into v_next
-  from pgwake.looks as l
-  where l.queue = next_run_at.queue and l.at >= v_keys_from;
+  select least(v_next, min(r.at)) into v_next
+  from pgwake.rechecks as r
+  where r.queue = next_run_at.queue and r.at >= v_keys_from;
   if v_next_at is not null then
     return least(v_next, (v_next_at ->> 0)::timestamptz);
   end if;
 
   loop
     v_known := 302;
-    if v_places <> '{}' then
-      select least(302, min(p.lane::int)) into v_known
-      from jsonb_object_keys(v_places) as p(lane) where p.lane::int > v_lane;
+    if v_resume_points <> '{}' then
+      select least(302, min(p.band::int)) into v_known
+      from jsonb_object_keys(v_resume_points) as p(band) where p.band::int > v_band;
     end if;
-    select least(j.crash_count, 2) * 201 - j.priority, j.run_at into v_lane, v_run_at
+    select least(j.crash_count, 2) * 201 - j.priority, j.run_at into v_band, v_run_at
     from pgwake.jobs_live as j
     where j.queue = next_run_at.queue and j.status = 'pending'
-      and least(j.crash_count, 2) * 201 - j.priority > v_lane
+      and least(j.crash_count, 2) * 201 - j.priority > v_band
       and least(j.crash_count, 2) * 201 - j.priority < v_known
     order by least(j.crash_count, 2) * 201 - j.priority, j.run_at
     limit 1;
     if not found then
       exit when v_known = 302;
-      v_lane := v_known;
-      v_from := coalesce(v_places -> v_lane::text ->> 0, '-infinity');
-      v_from_id := coalesce(v_places -> v_lane::text ->> 1, '0');
+      v_band := v_known;
+      v_from := coalesce(v_resume_points -> v_band::text ->> 0, '-infinity');
+      v_from_id := coalesce(v_resume_points -> v_band::text ->> 1, '0');
       select j.run_at into v_run_at
       from pgwake.jobs_live as j
       where j.queue = next_run_at.queue and j.status = 'pending'
-        and least(j.crash_count, 2) * 201 - j.priority = v_lane
+        and least(j.crash_count, 2) * 201 - j.priority = v_band
         and (j.run_at, j.id) > (v_from, v_from_id)
       order by j.run_at, j.id
       limit 1;

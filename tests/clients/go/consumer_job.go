@@ -18,7 +18,7 @@ type job struct {
 
 func (s *session) claim() (j job, err error) {
 	err = s.row(`select id, lease_id, kind, attempt, payload, coalesce(wait_seconds, 0), is_on_duty
-		from pgwake.claim_or_park($1, $2, $3)`, []any{queue, worker, lease},
+		from pgwake.claim_or_wait($1, $2, $3)`, []any{queue, worker, lease},
 		&j.id, &j.leaseID, &j.kind, &j.attempt, &j.payload, &j.waitSeconds, &j.isOnDuty)
 	return j, err
 }

@@ -19,7 +19,7 @@ public class Consumer {
         boolean onDuty = false;
         while (!stopping) {
             isNamed(connection, -1, onDuty); // forgets what has been heard: before each claim, never after it
-            var row = Database.row(connection, "pgwake.claim_or_park(?, ?, ?::interval)", QUEUE, NAME, LEASE);
+            var row = Database.row(connection, "pgwake.claim_or_wait(?, ?, ?::interval)", QUEUE, NAME, LEASE);
             onDuty = row.get("is_on_duty").equals("t");
             if (row.get("id") != null) {
                 System.out.println(row.get("id") + " " + row.get("kind") + " " + Job.of(row).run(connection, LEASE));

@@ -36,7 +36,7 @@ async function work(client) {
   console.log('ready')
   while (!stopping) {
     wake = new AbortController() // forgets what has been heard: before each claim, never after it
-    const { rows: [job] } = await client.query('select * from pgwake.claim_or_park($1, $2, $3)', [queue, name, lease])
+    const { rows: [job] } = await client.query('select * from pgwake.claim_or_wait($1, $2, $3)', [queue, name, lease])
     onDuty = job.is_on_duty
     if (job.id) console.log(job.id, job.kind, await run(job, ask).catch(orLost))
     else await sleep(1000 * job.wait_seconds, null, { signal: wake.signal }).catch(() => {})

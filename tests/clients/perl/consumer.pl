@@ -50,7 +50,7 @@ sub work {
     say 'ready';
     while (!$stopping) {
         1 while $db->pg_notifies;    # forgets what has been heard: before each claim, never after it
-        my $job = row('pgwake.claim_or_park($1, $2, $3)', $queue, "perl-$$", $lease);
+        my $job = row('pgwake.claim_or_wait($1, $2, $3)', $queue, "perl-$$", $lease);
         $on_duty = $job->{is_on_duty};
         $job->{id} ? say("$job->{id} $job->{kind} " . run($job)) : doze($job->{wait_seconds});
     }

@@ -49,7 +49,7 @@ while (!$stopping) {
         echo "ready\n";
         while (!$stopping) {
             while ($db->pgsqlGetNotify()); // forgets what has been heard: before each claim, never after it
-            $job = row($db, 'pgwake.claim_or_park(?, ?, ?)', QUEUE, 'php-' . getmypid(), LEASE);
+            $job = row($db, 'pgwake.claim_or_wait(?, ?, ?)', QUEUE, 'php-' . getmypid(), LEASE);
             $job['id'] ? print("{$job['id']} {$job['kind']} " . run($db, $job) . "\n") : doze($db, $job);
         }
         $job['is_on_duty'] && row($db, 'pgwake.unpark(?)', QUEUE);

@@ -42,7 +42,7 @@ def work
   puts "ready"
   until $stopping
     nil while @db.notifies # forgets what has been heard: before each claim, never after it
-    job = row("pgwake.claim_or_park($1, $2, $3)", QUEUE, "ruby-#{Process.pid}", LEASE)
+    job = row("pgwake.claim_or_wait($1, $2, $3)", QUEUE, "ruby-#{Process.pid}", LEASE)
     on_duty = job["is_on_duty"] == "t"
     job["id"] ? puts("#{job["id"]} #{job["kind"]} #{run(job)}") : doze(job["wait_seconds"].to_f, on_duty)
   end

@@ -238,15 +238,15 @@ async def test_the_longest_names_of_workers_can_be_told(
     assert (len(news["jobs"]), news["worker"]) == (100, "\x01" * 512)
 
 
-async def test_a_freed_key_is_looked_at(db: Connection) -> None:
+async def test_a_freed_key_is_flagged(db: Connection) -> None:
     job_id = await insert(db, concurrency_key="k")
     await insert(db, concurrency_key="other")
     await db.execute("update pgwake.jobs set status = 'pending' where id = $1", job_id)
-    await db.execute("delete from pgwake.looks")
+    await db.execute("delete from pgwake.rechecks")
     await cancel(db, kind="noop")
 
-    looks = await db.fetch("select queue, key from pgwake.looks")
-    assert [tuple(row) for row in looks] == [("default", "k")]
+    rechecks = await db.fetch("select queue, key from pgwake.rechecks")
+    assert [tuple(row) for row in rechecks] == [("default", "k")]
 
 
 async def test_each_end_is_announced_to_those_who_watch(

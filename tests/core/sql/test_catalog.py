@@ -29,7 +29,7 @@ SIGNATURES = {
     "claim_next_job": (
         "queue text, worker text, lease interval -> SETOF pgwake.claimed_job"
     ),
-    "claim_or_park": (
+    "claim_or_wait": (
         "queue text, worker text, lease interval, poll interval -> TABLE(id bigint,"
         " lease_id uuid, kind text, payload jsonb, attempt integer, max_attempts"
         " integer, lease_expires_at timestamp with time zone, created_at timestamp with"
@@ -192,21 +192,21 @@ SIGNATURES = {
     "watch": "-> void",
 }
 INTERNAL = words("""
-admit_claim after_change_jobs after_change_limits after_change_queues after_insert_jobs
-after_truncate_jobs analyze_jobs announce append_error ask_workers before_insert_jobs
-check_adopted check_cursor check_leases claim_cost clock_offset count_crashed crash_jobs
-cron_problem database_identity dead_lanes diagnose_leases diagnose_leaves diagnose_pins
+admit_children admit_claim admit_keyed_jobs after_change_jobs after_change_limits
+after_change_queues after_insert_jobs after_truncate_jobs analyze_jobs announce
+append_error ask_workers before_insert_jobs check_adopted check_cursor check_leases
+claim_cost clock_offset count_crashed count_scheduled crash_jobs cron_problem
+database_identity dead_bands diagnose_leases diagnose_leaves diagnose_pins
 diagnose_queues diagnose_schema diagnose_server diagnose_wake_locks end_job
 error_fingerprint explain_attempts explain_end explain_key explain_limits
-explain_parents explain_place explain_policy explain_run explain_wait explain_workers
-finished_slot fold_tallies force_end_job forget_stale_reports free_all_keys
-free_children free_keys get_audience get_policy is_adopted is_announced is_live
-is_notify_lock_held is_watched lease_outcome lock_tables look_at_children look_at_keys
-look_at_pending look_cost next_place note_bounces note_children notify_lock_key
-oldest_snapshot_at open_children open_keys pass_duty payload_problem raise_invalid
-raise_outcome redrive_failed refuse_claim say_holders say_jobs say_name say_time
-send_webhooks session_cursors status_back status_event sum_tallies try_crash_jobs
-type_problem wake
+explain_parents explain_policy explain_position explain_run explain_wait explain_workers
+finished_slot flag_all_keys flag_children flag_keys flag_new_children fold_counts
+force_end_job forget_stale_reports get_audience get_policy is_adopted is_announced
+is_live is_notify_lock_held is_watched lease_outcome lock_tables next_resume_point
+note_bounces notify_lock_key oldest_snapshot_at pass_duty payload_problem raise_invalid
+raise_outcome recheck_children recheck_keys redrive_failed refuse_claim rows_read
+say_holders say_jobs say_name say_time send_webhooks session_cursors
+status_after_attempt status_event sum_counts try_crash_jobs type_problem wake
 """)
 
 CLAIMED_JOB = [
@@ -301,7 +301,7 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
         "is_notify_lock_held",
         "is_watched",
     }
-    inline |= {"look_cost", "now"}
+    inline |= {"rows_read", "now"}
     qualified = {"get_audience", "wake"}  # called again and again
     assert set(unpinned) == inline | qualified
 
@@ -407,7 +407,7 @@ async def test_the_hot_tables_are_vacuumed_by_the_rows_they_leave_dead(
     )
     options = {(table, name): value for table, name, value in rows}
     assert options["jobs_live", "fillfactor"] == "50"
-    for table in ("jobs_live", "tallies", "tally_sums"):
+    for table in ("jobs_live", "counts", "count_sums"):
         assert float(options[table, "autovacuum_vacuum_scale_factor"]) <= 0.02
         assert int(options[table, "autovacuum_vacuum_threshold"]) <= 5000
         assert options[table, "autovacuum_vacuum_cost_delay"] == "0"

@@ -93,7 +93,7 @@ async def test_the_same_end_repeated_is_answered_as_the_first_time(
     await call(db, "complete_job", **pair(held), result=[2])
     assert await call(db, "complete_jobs", **pairs(held)) == ["completed"]
     assert await job(db, held["id"]) == before
-    assert await db.fetchval("select sum(completed) from pgwake.tallies") == 1
+    assert await db.fetchval("select sum(completed) from pgwake.counts") == 1
 
 
 async def test_a_job_that_ended_otherwise_can_not_be_completed(db: Connection) -> None:
@@ -120,7 +120,7 @@ async def test_two_who_complete_the_same_job_are_both_told_it_is_done(
         await call(db, "complete_job", **pair(held))
 
     assert await task == ["completed"]
-    counts = "select count(*), sum(completed) from pgwake.tallies where completed > 0"
+    counts = "select count(*), sum(completed) from pgwake.counts where completed > 0"
     assert tuple(await db.fetchrow(counts) or ()) == (1, 1)
 
 

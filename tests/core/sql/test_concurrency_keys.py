@@ -407,7 +407,7 @@ async def test_a_key_that_has_only_later_jobs_costs_others_no_turn(
         await keyed(db, f"a{n}", run_at=later)
     while found := await claim(db, 100):
         jobs += found
-    await complete(db, *jobs)  # thirty looks at keys with nothing due
+    await complete(db, *jobs)  # thirty rechecks of keys with nothing due
     (z,) = await keyed(db, "z")
     (taken,) = await rows(db, "claim_next_job", queue="default")
     assert taken["id"] == z
@@ -479,7 +479,7 @@ async def test_jobs_that_came_without_triggers_are_let_in_after_upkeep(
     assert await call(db, "maintain", step="keys") == {"keys": 0}
 
 
-async def test_a_cursor_passes_no_look_over_that_a_full_claim_has_left(
+async def test_a_cursor_passes_no_recheck_over_that_a_full_claim_has_left(
     db: Connection,
 ) -> None:
     await set_queue(db, key_limit=10)

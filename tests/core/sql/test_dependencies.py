@@ -37,10 +37,10 @@ async def fail(db: Connection, held: Row) -> None:
 
 
 async def left(db: Connection) -> int:
-    """Rows of what children wait for: looks at them too."""
+    """Rows of what children wait for: rechecks of them too."""
     count: int = await db.fetchval(
         "select (select count(*) from pgwake.dependencies)"
-        " + (select count(*) from pgwake.looks where child_id is not null)"
+        " + (select count(*) from pgwake.rechecks where child_id is not null)"
     )
     return count
 

@@ -43,7 +43,7 @@ async def running_parent(db: Connection) -> Row:
 
 
 async def ids_later(db: Connection) -> list[int]:
-    """Claim when looks that were put off are due again."""
+    """Claim when rechecks that were put off are due again."""
     await set_clock(db, "1 second")
     return await claimed_ids(db)
 
@@ -99,7 +99,7 @@ async def test_a_parent_that_ends_before_its_child_commits_lets_it_in(
     assert await claimed_ids(db) == [joined]
 
 
-async def test_who_ends_a_parent_waits_for_who_looks_at_its_child_and_frees_it(
+async def test_who_ends_a_parent_waits_for_who_checks_its_child_and_frees_it(
     connect: Connect, db: Connection
 ) -> None:
     held = await running_parent(db)
@@ -113,7 +113,7 @@ async def test_who_ends_a_parent_waits_for_who_looks_at_its_child_and_frees_it(
     assert await claimed_ids(db) == [joined]
 
 
-async def test_who_ends_a_parent_frees_no_child_whose_look_was_rolled_back(
+async def test_who_ends_a_parent_frees_no_child_whose_recheck_was_rolled_back(
     connect: Connect, db: Connection
 ) -> None:
     held = await running_parent(db)
@@ -202,7 +202,7 @@ async def test_a_parent_locked_by_a_stranger_is_seen_again_when_it_is_free(
     assert await claimed_ids(db) == [joined]
 
 
-async def test_a_locked_child_is_looked_at_again_when_it_is_free(
+async def test_a_locked_child_is_rechecked_when_it_is_free(
     db: Connection, other: Connection
 ) -> None:
     held = await running_parent(db)
@@ -215,7 +215,7 @@ async def test_a_locked_child_is_looked_at_again_when_it_is_free(
     assert await ids_later(db) == [joined]
 
 
-async def test_a_look_that_another_has_is_not_waited_for(
+async def test_a_recheck_that_another_has_is_not_waited_for(
     db: Connection, other: Connection
 ) -> None:
     held = await running_parent(db)

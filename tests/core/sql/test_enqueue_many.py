@@ -163,11 +163,11 @@ async def test_many_jobs_are_one_statement_to_who_counts_and_wakes(
     db: Connection,
 ) -> None:
     await set_queue(db, "default", priority=7)
-    await db.execute("delete from pgwake.tallies")
+    await db.execute("delete from pgwake.counts")
     ids = await enqueue_many(db, *({"kind": "k"} for _ in range(500)))
 
-    tallies = await db.fetch("select enqueued, live_rows from pgwake.tallies")
-    assert [tuple(row) for row in tallies] == [(500, 500)]
+    counts = await db.fetch("select enqueued, live_rows from pgwake.counts")
+    assert [tuple(row) for row in counts] == [(500, 500)]
     assert (await job(db, ids[0]))["priority"] == 7
     assert [one["id"] for one in await claim(db, 2)] == ids[:2]
 

@@ -239,7 +239,7 @@ async def test_many_queues_share_what_is_known_of_their_division(
         "   now() + case when n / 150 % 3 = 0 then interval '1 hour' else '0' end"
         " from generate_series(0, 150 * 90 - 1) as n"
     )
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
 
     _, queues = await metrics(db)
     later = {row["scheduled_count"] for row in queues.values()}

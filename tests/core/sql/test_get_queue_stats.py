@@ -68,7 +68,7 @@ async def test_totals_never_fall(db: Connection) -> None:
     before = await stats(db)
     await set_clock(db, "1 year")
     await call(db, "apply_retention")
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
     after = await stats(db)
 
     totals = ["enqueued_total", "completed_total", "failed_total"]
@@ -138,7 +138,7 @@ async def test_averages_forget_after_five_minutes(db: Connection) -> None:
     await job_in(db, "completed")
     assert (await stats(db))["avg_execution_time_ms"] is not None
     await set_clock(db, "5 minutes 10 seconds")
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
 
     row = await stats(db)
     assert (row["avg_queue_time_ms"], row["avg_execution_time_ms"]) == (None, None)

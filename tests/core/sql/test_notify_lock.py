@@ -180,7 +180,7 @@ async def test_a_queue_must_be_named(db: Connection, function: str) -> None:
         await call(db, function, queue=None)
 
 
-@pytest.mark.parametrize("function", ["unpark", "pass_duty", "claim_or_park"])
+@pytest.mark.parametrize("function", ["unpark", "pass_duty", "claim_or_wait"])
 async def test_a_name_that_no_queue_can_have_is_told_to_nobody(
     db: Connection, function: str
 ) -> None:

@@ -176,7 +176,7 @@ async def test_a_key_that_was_taken_meanwhile_is_reported_and_nothing_lost(
     assert (stats["pending_count"], stats["failed_count"]) == (3, 2)
 
 
-async def test_jobs_with_a_concurrency_key_wait_and_their_key_is_looked_at(
+async def test_jobs_with_a_concurrency_key_wait_and_their_key_is_flagged(
     db: Connection,
 ) -> None:
     ids = await dead(db, 3)
@@ -185,11 +185,11 @@ async def test_jobs_with_a_concurrency_key_wait_and_their_key_is_looked_at(
     )
     async with db.transaction():
         answer = await retry(db, rate=1)
-        looks = await db.fetch("select queue, at, key from pgwake.looks")
+        rechecks = await db.fetch("select queue, at, key from pgwake.rechecks")
 
     states = [(await job(db, dead_id))["status"] for dead_id in ids]
     assert states == ["pending", "waiting", "waiting"]
-    assert [tuple(row) for row in looks] == [("default", answer[1]["run_at"], "k")]
+    assert [tuple(row) for row in rechecks] == [("default", answer[1]["run_at"], "k")]
     stats = await counted(db)
     assert (stats["pending_count"], stats["waiting_count"]) == (1, 2)
 

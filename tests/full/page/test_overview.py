@@ -25,7 +25,7 @@ def test_each_queue_is_shown_with_what_stands_in_it(
     visit.log_in(site.url, TOKEN)
 
     email = visit.page.get_by_role("row").filter(has_text="email").get_by_role("cell")
-    # With a key, the first one is let in by the first claim or upkeep.
+    # With a key, the first one is admitted by the first claim or upkeep.
     expect(email.nth(0)).to_have_text("3")
     expect(email.nth(2)).to_have_text("1")
     expect(email.nth(3)).to_have_text("2")

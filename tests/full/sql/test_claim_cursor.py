@@ -29,16 +29,16 @@ pytestmark = pytest.mark.own_database  # no dead entries of other tests
 
 BATCH = {"queue": "default", "count": 100}
 GARBAGE: list[Any] = [
-    {"look_at": "soon"},
-    {"look_at": 5},
-    {"places": 5},
-    {"places": [1]},
-    {"places": {"0": 5}},
-    {"places": {"x": ["2026-01-01", 1]}},
-    {"places": {"0": ["2026-01-01", "x"]}},
-    {"places": {"0": ["then", 1]}},
-    {"places": {"0": ["2026-01-01", 1, ["then", 1]]}},
-    {"places": {"0": ["2026-01-01", 1e30]}},
+    {"head_at": "soon"},
+    {"head_at": 5},
+    {"resume_points": 5},
+    {"resume_points": [1]},
+    {"resume_points": {"0": 5}},
+    {"resume_points": {"x": ["2026-01-01", 1]}},
+    {"resume_points": {"0": ["2026-01-01", "x"]}},
+    {"resume_points": {"0": ["then", 1]}},
+    {"resume_points": {"0": ["2026-01-01", 1, ["then", 1]]}},
+    {"resume_points": {"0": ["2026-01-01", 1e30]}},
     {"next_at": ["soon"]},
 ]
 
@@ -74,12 +74,12 @@ async def cursor_after(db: Connection, count: int = 100) -> Any:
 
 def lasting(cursor: Any) -> Any:
     """The same cursor, with the look from the head as far away as can be."""
-    return cursor | {"look_at": (datetime.now().astimezone() + MINUTE).isoformat()}
+    return cursor | {"head_at": (datetime.now().astimezone() + MINUTE).isoformat()}
 
 
 def at_heads_turn(cursor: Any) -> Any:
     """The same cursor, when it is time to look from the head."""
-    return cursor | {"look_at": "2000-01-01 00:00+00"}
+    return cursor | {"head_at": "2000-01-01 00:00+00"}
 
 
 MINUTE = timedelta(seconds=59)
@@ -130,7 +130,7 @@ async def test_a_priority_that_others_emptied_is_passed_over(db: Connection) -> 
     cursor = await cursor_after(db, 10)
     arguments = {**BATCH, "count": 10, "cursor": cursor}
 
-    assert "-9" in cursor["places"]
+    assert "-9" in cursor["resume_points"]
     assert await buffers(db, "claim_batch", **arguments) < 300
     job_id = await insert(db, priority=9)
     assert (await claim_batch(db, cursor=cursor))["ids"] == [job_id]
@@ -248,8 +248,8 @@ async def test_what_lies_behind_the_cursor_is_found_by_the_look_from_the_head(
     run_at = await db.fetchval("select now() - interval '1 hour'")
     job_id = await insert(db, run_at=run_at)
     row = await claim_batch(db, cursor=cursor)
-    look_at = datetime.fromisoformat(cursor["look_at"])
-    assert (row["ids"], row["next_run_at"]) == ([], look_at)
+    head_at = datetime.fromisoformat(cursor["head_at"])
+    assert (row["ids"], row["next_run_at"]) == ([], head_at)
 
     row = await claim_batch(db, cursor=at_heads_turn(cursor))
     assert row["ids"] == [job_id]
@@ -260,10 +260,10 @@ async def test_a_claim_with_a_cursor_never_says_to_sleep_beyond_the_look(
 ) -> None:
     run_at = await db.fetchval("select now() + interval '1 hour'")
     soon = await db.fetchval("select now() + interval '20 seconds'")
-    look_at = datetime.fromisoformat(cursor["look_at"])
-    assert (await claim_batch(db, cursor=cursor))["next_run_at"] == look_at
+    head_at = datetime.fromisoformat(cursor["head_at"])
+    assert (await claim_batch(db, cursor=cursor))["next_run_at"] == head_at
     await insert(db, run_at=run_at)
-    assert (await claim_batch(db, cursor=cursor))["next_run_at"] == look_at
+    assert (await claim_batch(db, cursor=cursor))["next_run_at"] == head_at
     await insert(db, run_at=soon)
     assert (await claim_batch(db, cursor=cursor))["next_run_at"] == soon
 
@@ -274,8 +274,8 @@ async def test_the_look_from_the_head_is_told_by_the_queues_clock(
     await set_clock(db, "1 day")
     row = await claim_batch(db, cursor=cursor)
 
-    look_at = datetime.fromisoformat(cursor["look_at"])
-    assert row["next_run_at"] - look_at == timedelta(days=1)
+    head_at = datetime.fromisoformat(cursor["head_at"])
+    assert row["next_run_at"] - head_at == timedelta(days=1)
 
 
 async def test_a_look_from_the_head_that_would_be_far_away_is_now(
@@ -284,7 +284,7 @@ async def test_a_look_from_the_head_that_would_be_far_away_is_now(
     run_at = await db.fetchval("select now() - interval '1 hour'")
     job_id = await insert(db, run_at=run_at)
 
-    cursor |= {"look_at": (datetime.now().astimezone() + 2 * MINUTE).isoformat()}
+    cursor |= {"head_at": (datetime.now().astimezone() + 2 * MINUTE).isoformat()}
     assert (await claim_batch(db, cursor=cursor))["ids"] == [job_id]
 
 
@@ -329,7 +329,8 @@ async def test_what_is_no_cursor_is_an_invalid_argument(
 
 @pytest.mark.parametrize("suspects", [False, True])
 @pytest.mark.parametrize(
-    "cursor", [{}, [], 5, "x", None, {"opaque": [1]}, {"places": {}, "look_at": None}]
+    "cursor",
+    [{}, [], 5, "x", None, {"opaque": [1]}, {"resume_points": {}, "head_at": None}],
 )
 async def test_a_cursor_that_says_nothing_is_none(
     db: Connection, cursor: Any, suspects: bool
@@ -340,12 +341,12 @@ async def test_a_cursor_that_says_nothing_is_none(
     assert (row["ids"], row["cursor"]) == ([1], None)
 
 
-@pytest.mark.parametrize("place", [[], [None, None], ["2026-01-01"], {"a": 1}, None])
-async def test_a_place_that_says_nothing_is_the_head(
-    db: Connection, place: Any
+@pytest.mark.parametrize("point", [[], [None, None], ["2026-01-01"], {"a": 1}, None])
+async def test_a_resume_point_that_says_nothing_is_the_head(
+    db: Connection, point: Any
 ) -> None:
     job_id = await insert(db)
-    cursor = lasting({"places": {"0": place, "7": place}})
+    cursor = lasting({"resume_points": {"0": point, "7": point}})
 
     assert (await claim_batch(db, cursor=cursor))["ids"] == [job_id]
     setting = json.dumps({"default": cursor})
@@ -394,8 +395,8 @@ async def test_a_session_with_a_cursor_sleeps_until_its_next_look_at_most(
     db: Connection, cursor: Any
 ) -> None:
     await keep(db, "default", cursor)
-    look_at = datetime.fromisoformat(cursor["look_at"])
-    assert await call(db, "next_run_at") == look_at
+    head_at = datetime.fromisoformat(cursor["head_at"])
+    assert await call(db, "next_run_at") == head_at
     assert await buffers(db, "next_run_at") < 100
     soon = await db.fetchval("select now() + interval '20 seconds'")
     await insert(db, run_at=soon)
@@ -404,7 +405,7 @@ async def test_a_session_with_a_cursor_sleeps_until_its_next_look_at_most(
     assert await call(db, "next_run_at") < await call(db, "now")
 
     await keep(db, "default", cursor | {"next_at": [None]})
-    assert await call(db, "next_run_at") == look_at
+    assert await call(db, "next_run_at") == head_at
     await keep(db, "default", at_heads_turn(cursor))
     assert await call(db, "next_run_at") < await call(db, "now")
 
@@ -432,7 +433,7 @@ async def test_a_setting_without_a_cursor_is_an_invalid_argument(
 async def test_a_paused_queue_keeps_the_cursor(db: Connection, state: str) -> None:
     await job_in(db, state)
     await db.execute("insert into pgwake.queues values ('default', 'infinity')")
-    cursor: Row = lasting({"places": {}})
+    cursor: Row = lasting({"resume_points": {}})
 
     assert (await claim_batch(db, cursor=cursor))["cursor"] == cursor
 

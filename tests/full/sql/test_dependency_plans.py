@@ -1,4 +1,4 @@
-"""What a look at children reads: as much behind a million jobs as behind few."""
+"""What a check of children reads: as much behind a million jobs as behind few."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -37,9 +37,9 @@ insert into pgwake.jobs_live (id, queue, kind, status, has_parents_left, depends
 select n, case when n <= 150 then 'fresh' else 'freed' end, 'k', 'waiting', true,
   array[n % 3]
 from generate_series(101, 200) as n;
-insert into pgwake.looks (queue, at, child_id)
+insert into pgwake.rechecks (queue, at, child_id)
 select 'fresh', now() - interval '2 s', n from generate_series(101, 150) as n;
-insert into pgwake.looks (queue, at, child_id, parent_id, has_failed)
+insert into pgwake.rechecks (queue, at, child_id, parent_id, has_failed)
 select 'freed', now() - interval '2 s', n, 0, false
 from generate_series(151, 200) as n;
 insert into pgwake.dependencies (parent_id, child_id)
@@ -82,7 +82,7 @@ INDEXES = {"jobs_live_pkey", "jobs_failed_pkey", "jobs_claim_idx", *LEAVES}
 CASES = {
     "fresh": Case("from pgwake.claim_batch('fresh', 50)", INDEXES, 6000),
     "freed": Case("from pgwake.claim_batch('freed', 50)", INDEXES, 4000),
-    "upkeep": Case("pgwake.look_at_children()", INDEXES, 7000),
+    "upkeep": Case("pgwake.recheck_children()", INDEXES, 7000),
     "end of a parent": Case(
         f"pgwake.complete_jobs(array[1], array['{LEASE}'::uuid])",
         {"jobs_live_pkey"},
@@ -95,7 +95,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_a_look_at_children_rides_its_indexes_within_its_bound(
+async def test_a_check_of_children_rides_its_indexes_within_its_bound(
     explained: Explained, case: str
 ) -> None:
     await check_case(explained, CASES[case])
@@ -124,7 +124,7 @@ async def test_a_child_that_has_many_parents_costs_each_of_them_the_same(
 
 
 @pytest.mark.usefixtures("old_snapshot")
-async def test_an_old_snapshot_makes_no_cliff_of_dead_looks_at_children(
+async def test_an_old_snapshot_makes_no_cliff_of_dead_rechecks_of_children(
     db: Connection,
 ) -> None:
     parent = await insert(db, queue="parents")
@@ -135,7 +135,7 @@ async def test_an_old_snapshot_makes_no_cliff_of_dead_looks_at_children(
     )
     (held,) = await claim(db, queue="parents")
     await call(db, "complete_jobs", **pairs(held))
-    while await db.fetchval("select count(*) from pgwake.looks"):
+    while await db.fetchval("select count(*) from pgwake.rechecks"):
         await claim(db, 1000)
 
     cursor = (await claim_batch(db))["cursor"]
@@ -144,7 +144,7 @@ async def test_an_old_snapshot_makes_no_cliff_of_dead_looks_at_children(
     cursor["keys"][1] = await db.fetchval(far)
     arguments = {"queue": "default", "count": 1, "cursor": cursor}
     assert await buffers(db, "claim_batch", **arguments) < 300
-    assert await call(db, "look_at_children") == 0
+    assert await call(db, "recheck_children") == 0
     look_at = "select current_setting('pgwake.children_at')::timestamptz"
     assert await db.fetchval(f"{look_at} > now()"), "not each second"
 

@@ -192,7 +192,7 @@ async def test_a_definer_function_that_everybody_may_execute_is_found(
 
 
 @pytest.mark.parametrize(
-    "what", ["table pgwake.looks", "view pgwake.tally_rows", "function pgwake.now()"]
+    "what", ["table pgwake.rechecks", "view pgwake.count_rows", "function pgwake.now()"]
 )
 @pytest.mark.usefixtures("db")
 async def test_what_belongs_to_somebody_else_is_found(

@@ -196,7 +196,7 @@ async def test_it_does_not_wait_for_open_transactions_of_the_queues_users(
         await call(db, "fail_jobs", **pairs(held[1]), retryables=[False])
         await call(db, "maintain")
         await db.execute("insert into pgwake.queues (name) values ('q')")
-        await other.fetch("select * from pgwake.jobs, pgwake.tallies")
+        await other.fetch("select * from pgwake.jobs, pgwake.counts")
         await asyncio.to_thread(psql, server, database, "-f", INSTALL)
 
 

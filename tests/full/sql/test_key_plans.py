@@ -1,4 +1,4 @@
-"""What a look at a concurrency key reads: as much at a million jobs as at few."""
+"""What a check of a concurrency key reads: as much at a million jobs as at few."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -28,8 +28,8 @@ select 'default', 'k', 'waiting', n::text, 0, now() from generate_series(1, 20) 
 union all
 select 'default', 'k', 'pending', 'full', 0, now()
 """
-LOOKS = """
-insert into pgwake.looks
+RECHECKS = """
+insert into pgwake.rechecks
 select 'default', now(), key from unnest(array['a', 'full']) as key
 union all select 'default', now(), n::text from generate_series(1, 20) as n
 """
@@ -57,7 +57,7 @@ def keys_at(
         db.execute(f"drop index pgwake.{KEY}")
         db.execute(FILL.format(count=count))
         db.execute(make_index)
-        db.execute(LOOKS)
+        db.execute(RECHECKS)
         db.execute("analyze pgwake.jobs_live")
     yield url
     admin.execute(f"drop database {name} with (force)")
@@ -74,12 +74,12 @@ INDEXES = {KEY, "jobs_claim_idx", "jobs_live_pkey"}
 CASES = {
     "claim 1": Case("from pgwake.claim_batch('default', 1)", INDEXES, 700),
     "claim 50": Case("from pgwake.claim_batch('default', 50)", INDEXES, 3000),
-    "upkeep": Case("pgwake.look_at_keys(5)", INDEXES, 500),
+    "upkeep": Case("pgwake.recheck_keys(5)", INDEXES, 500),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_a_look_at_a_key_rides_its_indexes_within_its_bound(
+async def test_a_check_of_a_key_rides_its_indexes_within_its_bound(
     explained: Explained, case: str
 ) -> None:
     await check_case(explained, CASES[case])
@@ -106,7 +106,7 @@ async def test_a_busy_key_with_5000_jobs_costs_the_next_one_nothing(
     await insert(db, concurrency_key="z")
     fresh = await buffers(db, "claim_batch", **arguments)
     await db.execute("delete from pgwake.jobs")
-    await db.execute("delete from pgwake.looks")
+    await db.execute("delete from pgwake.rechecks")
 
     await insert(db, concurrency_key="k")
     await claim(db)
@@ -117,24 +117,24 @@ async def test_a_busy_key_with_5000_jobs_costs_the_next_one_nothing(
     z = await insert(db, concurrency_key="z")
     assert await buffers(db, "claim_batch", **arguments) < fresh + 100
     assert [job["id"] for job in await claim(db)] == [z]
-    # And when its looks are many, they are read once.
+    # And when its rechecks are many, they are read once.
     await db.execute(
-        "insert into pgwake.looks select 'default', now(), 'k'"
+        "insert into pgwake.rechecks select 'default', now(), 'k'"
         " from generate_series(1, 5000)"
     )
     z = await insert(db, concurrency_key="z2")
     assert [job["id"] for job in await claim(db)] == [z]
     assert await claim(db) == []
-    assert await db.fetchval("select count(*) from pgwake.looks") == 0
+    assert await db.fetchval("select count(*) from pgwake.rechecks") == 0
 
 
 @pytest.mark.usefixtures("old_snapshot")
-async def test_an_old_snapshot_makes_no_cliff_of_dead_looks(db: Connection) -> None:
+async def test_an_old_snapshot_makes_no_cliff_of_dead_rechecks(db: Connection) -> None:
     await db.execute(
-        "insert into pgwake.looks select 'default', now() - interval '1 minute',"
+        "insert into pgwake.rechecks select 'default', now() - interval '1 minute',"
         " 'gone' from generate_series(1, 20000)"
     )
-    while await db.fetchval("select count(*) from pgwake.looks"):
+    while await db.fetchval("select count(*) from pgwake.rechecks"):
         await claim(db)
 
     cursor = (await claim_batch(db))["cursor"]
@@ -158,6 +158,6 @@ async def test_a_queue_without_keys_pays_three_buffers_for_them(db: Connection) 
     without = await buffers(db, "claim_batch", **arguments)
     await insert(db, queue="other", concurrency_key="a")
     assert await buffers(db, "claim_batch", **arguments) <= without + 3
-    assert await call(db, "look_at_keys") == 0
+    assert await call(db, "recheck_keys") == 0
     (job,) = await claim(db)
     await call(db, "complete_jobs", **pairs(job))

@@ -37,7 +37,7 @@ READ_BY_WORKERS = JOBS | {
     "queues",
     "schedules",
     "schema_version",
-    "tally_rows",
+    "count_rows",
     "workers",
 }
 COLUMNS_OF_JOBS = words("""
@@ -119,7 +119,7 @@ def test_a_role_may_read_and_write_the_tables_that_are_listed_and_no_other(
         (verb, name)
         for name, column in tables
         for verb, statement in STATEMENTS.items()
-        if (verb == "select" or name != "tally_rows")  # a view, for reading alone
+        if (verb == "select" or name != "count_rows")  # a view, for reading alone
         and not is_denied(
             db,
             sql.SQL(statement).format(

@@ -28,7 +28,7 @@ CHANGED = [
     "create schema mine",
     "alter table pgwake.jobs_live set (fillfactor = 60)",
     "alter table pgwake.jobs disable trigger jobs_after_insert",
-    "alter table pgwake.looks alter column queue drop not null",
+    "alter table pgwake.rechecks alter column queue drop not null",
     "alter function pgwake.now() cost 7",
     "drop index pgwake.jobs_lease_idx",
     "drop function pgwake.purge",
@@ -45,9 +45,9 @@ CHANGED = [
 AS_NEW = """
 select nextval('pgwake.jobs_id_seq') = 1
   and not exists (select from pgwake.jobs) and not exists (select from pgwake.queues)
-  and not exists (select from pgwake.looks) and not exists (select from pgwake.tallies)
-  and not exists (select from pgwake.ring_slots where tried_at <> '-infinity')
-  and not exists (select from pg_locks where pid = pg_backend_pid()
+  and not exists (select from pgwake.rechecks) and not exists (select from
+  pgwake.counts) and not exists (select from pgwake.ring_slots where tried_at <>
+  '-infinity') and not exists (select from pg_locks where pid = pg_backend_pid()
     and locktype = 'advisory')
   and not exists (select from pg_listening_channels())
   and to_regclass('pg_temp.mine') is null and pgwake.now() = now()

@@ -68,7 +68,7 @@ async def test_the_average_of_all_queues_counts_each_job_once(
     connection: Connection, database: str
 ) -> None:
     await connection.execute(
-        "insert into pgwake.tallies (queue, at, completed, queue_ms, execution_ms)"
+        "insert into pgwake.counts (queue, at, completed, queue_ms, execution_ms)"
         " values ('a', now(), 9, 900, 90), ('b', now(), 1, 1100, 110)"
     )
     async with serving(database) as api:

@@ -79,7 +79,7 @@ async def test_a_worker_that_is_only_a_worker_does_all_that_a_worker_does(
         async def is_kept_up() -> bool:
             done: bool = await connection.fetchval(
                 "select not exists (select from pgwake.jobs_live)"  # swept, and run
-                " and exists (select from pgwake.tally_folds)"
+                " and exists (select from pgwake.count_folds)"
                 " and (select fired_count = 1 from pgwake.schedules)"
             )
             return done

@@ -249,7 +249,7 @@ async def test_a_sample_that_hangs_holds_up_neither_a_scrape_nor_the_upkeep(
     async with embedded(database, quick(), http_port=port):
         await wait_for(is_shown)
         other = await connect()
-        await other.execute("begin; lock table pgwake.tallies in access exclusive mode")
+        await other.execute("begin; lock table pgwake.counts in access exclusive mode")
         before = (await page()).total(UPKEEP, step="children")
         await wait_for(is_gone)
         sampled = (await page()).total(UPKEEP, step="sample")

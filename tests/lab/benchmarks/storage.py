@@ -2,7 +2,7 @@
 
 Two connections drive batches of 100 through insert, claim_batch and complete_jobs,
 while a third does the upkeep and autovacuum has its default settings. The hot leaf and
-the tallies are to stay bounded. Finished jobs are kept, so their leaf grows.
+the counts are to stay bounded. Finished jobs are kept, so their leaf grows.
 """
 
 import asyncio

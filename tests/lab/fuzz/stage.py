@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import psycopg
 
 from support import CHECKOUT, PATIENCE, free_port
-from support.sql.comparison import COUNTED, TALLIED
+from support.sql.comparison import COUNTS, RECOUNTED
 from support.sql.lifecycle import FORGOTTEN
 
 from . import values
@@ -48,7 +48,7 @@ ADD = """
 insert into pgwake.jobs (queue, kind, payload)
 select %s, %s, jsonb_build_object('number', n) from generate_series(1, %s) as n
 """
-# By the tally: whoever purges completed jobs may have these.
+# By the counts: whoever purges completed jobs may have these.
 DONE = "select completed_total from pgwake.get_queue_stats(%s)"
 
 
@@ -163,20 +163,20 @@ class Stage:
             fault("diagnose() finds", problems)
 
     def _compare(self) -> None:
-        """Hold the tallies against the rows, and look for what nobody will look at."""
+        """Hold the counts against the rows, and look for what nobody will look at."""
         with self._owner.transaction():
             self._owner.execute("set transaction isolation level repeatable read")
-            counted, tallied = self._one(COUNTED), self._one(TALLIED)
+            recounted, counts = self._one(RECOUNTED), self._one(COUNTS)
             forgotten = self._owner.execute(FORGOTTEN).fetchall()
-        if counted != tallied:
+        if recounted != counts:
             differing = [
                 (one, other)
-                for one, other in zip(counted, tallied, strict=False)
+                for one, other in zip(recounted, counts, strict=False)
                 if one != other
             ]
-            fault("counted and tallied rows differ", differing)
+            fault("counted rows and pgwake.counts differ", differing)
         if forgotten:
-            fault("children that nobody will look at", forgotten)
+            fault("children that nobody will check", forgotten)
 
     def _are_good_done(self) -> bool:
         return bool((self._one(DONE, GOOD) or 0) == self.good_count)

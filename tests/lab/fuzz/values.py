@@ -170,7 +170,8 @@ FIELDS = [
     *("limit", "fingerprint", "timeout", "lease", "backoff_base", "backoff_cap"),
     *("backoff_jitter", "schema", "type", "properties", "required", "items", "enum"),
     *("const", "anyOf", "oneOf", "allOf", "additionalProperties", "$ref", "$defs"),
-    *("look_at", "places", "next_at", "keys", "0", "-5", "201", "schedule", "to"),
+    *("head_at", "resume_points", "next_at", "keys", "0", "-5", "201"),
+    *("schedule", "to"),
     *("traceparent", "tracestate", "scheduled_for", "url", "secret"),
 ]
 _NAME_OF_FIELD = st.one_of(st.sampled_from(FIELDS), NAME, st.text(max_size=3))

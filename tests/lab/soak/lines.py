@@ -67,7 +67,7 @@ LINES = {
     "live_heap": Line("jobs_live: heap", "run", "MB", _SIZE),
     "live_indexes": Line("jobs_live: indexes", "run", "MB", _SIZE),
     "live_dead": Line("jobs_live: dead rows", "run", "", _ROWS),
-    "tallies": Line("tallies: rows", "run", "", _ROWS),
+    "counts": Line("counts: rows", "run", "", _ROWS),
     "tables": Line("all other tables but ended jobs'", "run", "MB", _SIZE),
     "forgetful": Line(
         "ended jobs kept, with a retention of a minute", "run", "", _ROWS

@@ -48,7 +48,7 @@ select
   pg_indexes_size('pgwake.jobs_live') as live_indexes,
   (select s.n_dead_tup from pg_stat_user_tables as s
    where s.relid = 'pgwake.jobs_live'::regclass) as live_dead,
-  (select count(*) from pgwake.tallies) as tallies,
+  (select count(*) from pgwake.counts) as counts,
   (select sum(r.bytes) from relations as r
    where r.relname !~ '^jobs_(live|failed|finished)') as tables,
   stats.forgetful as forgetful,

@@ -27,7 +27,7 @@ select round(extract(epoch from run_at - now()), 3)::float8 from pgwake.jobs
 where id = %s
 """
 # What there is, and what get_queue_stats says of queues that have anything.
-COUNTED = """
+RECOUNTED = """
 select jsonb_agg(c order by queue) from (
   select queue,
     count(*) filter (where status = 'pending' and run_at <= pgwake.now()) as pending,
@@ -39,7 +39,7 @@ select jsonb_agg(c order by queue) from (
     count(*) filter (where status = 'cancelled') as cancelled
   from pgwake.jobs group by queue) as c
 """
-TALLIED = """
+COUNTS = """
 select jsonb_agg(c order by queue) from (
   select queue, pending_count as pending, scheduled_count as scheduled,
     waiting_count as waiting, running_count as running, completed_count as completed,
@@ -122,15 +122,15 @@ class Comparison(RuleBasedStateMachine):
         return leases[number // 5 % len(leases)]
 
     def settle(self) -> None:
-        """Have children looked at, if there is a look: by the upkeep, in two seconds.
+        """Have children checked, if there is a recheck: by the upkeep, in two seconds.
 
         A claim would do it too, but its clock goes on while it does.
         """
-        if not self.one("select exists (select from pgwake.looks)"):
+        if not self.one("select exists (select from pgwake.rechecks)"):
             return
         self.set_clock(2)
         self.one("select pgwake.maintain('children')")
-        assert not self.one("select exists (select from pgwake.looks)")
+        assert not self.one("select exists (select from pgwake.rechecks)")
         for job in sorted(self.jobs.values(), key=lambda job: job.id):
             if job.status != "waiting":
                 continue
@@ -160,12 +160,12 @@ class Comparison(RuleBasedStateMachine):
     def all_is_as_the_model_says(self) -> None:
         # Asked in one round trip: most of the test's time went into waiting for four.
         with self.connection.pipeline():
-            rows, counted, tallied, totals = (
+            rows, recounted, counts, totals = (
                 self.connection.execute(statement)
-                for statement in (ROWS, COUNTED, TALLIED, TOTALS)
+                for statement in (ROWS, RECOUNTED, COUNTS, TOTALS)
             )
         self.rows_are_as_the_model_says(rows.fetchall())
-        assert counted.fetchone() == tallied.fetchone()
+        assert recounted.fetchone() == counts.fetchone()
         ended = ("enqueued", "completed", "failed")
         assert totals.fetchone() == tuple(self.totals[name] for name in ended)
 

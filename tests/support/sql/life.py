@@ -19,7 +19,7 @@ check_payload clock_offset enqueue enqueue_many get_job get_queue_stats now unwa
 watch
 """)
 WORKER = PRODUCER | words("""
-claim_batch claim_jobs claim_next_job claim_or_park complete_job complete_jobs
+claim_batch claim_jobs claim_next_job claim_or_wait complete_job complete_jobs
 declare_kinds diagnose due_schedules explain_job extend_leases fail_job fail_jobs
 fire_schedule forget_worker get_adoption get_metrics get_parent_results is_live
 lease_outcome list_failed list_kinds list_schedules list_workers maintain mute
@@ -173,7 +173,7 @@ def go_on_duty(life: Life) -> None:
     life.call(worker, "open_writers")
     life.keep(worker, "unpark", queue="family")
     assert life.call(worker, "next_run_at", queue="late") != [None]
-    life.keep(worker, "claim_or_park", queue="nobody's")
+    life.keep(worker, "claim_or_wait", queue="nobody's")
     life.keep(worker, "unpark", queue="nobody's")
     life.keep(worker, "next_suspect_at", queues=["limited", "family"])
     life.call(worker, "explain_job", job_id=1)

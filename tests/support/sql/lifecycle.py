@@ -16,7 +16,7 @@ import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from support.sql.comparison import COUNTED, TALLIED
+from support.sql.comparison import COUNTS, RECOUNTED
 from support.sql.schedule_rules import ScheduleRules
 
 ACTORS = st.integers(0, 1)
@@ -47,12 +47,12 @@ where coalesce(c.on_parent_failure, 'cancel') = 'cancel'
     or c.status = 'waiting' and c.has_parents_left is null)
   and p.status <> 'completed'
 """
-# Children that nobody has noted to look at, and rows that nobody will delete.
+# Children that nobody has flagged, and rows that nobody will delete.
 FORGOTTEN = """
 select c.id, null
 from pgwake.jobs_live as c
 where c.has_parents_left
-  and not exists (select from pgwake.looks as l where l.child_id = c.id)
+  and not exists (select from pgwake.rechecks as r where r.child_id = c.id)
   and not exists (
     select from pgwake.dependencies as d
     join pgwake.jobs_live as p on p.id = d.parent_id and p.has_children
@@ -61,8 +61,8 @@ union all
 select d.child_id, d.parent_id
 from pgwake.dependencies as d
 where not exists (
-    select from pgwake.looks as l
-    where l.child_id = d.child_id and l.parent_id = d.parent_id)
+    select from pgwake.rechecks as r
+    where r.child_id = d.child_id and r.parent_id = d.parent_id)
   and not exists (
     select from pgwake.jobs_live as p where p.id = d.parent_id and p.has_children)
 """
@@ -132,8 +132,8 @@ class Lifecycle(ScheduleRules):
         self.actors = [Actor(connection) for connection in acting]
         self.looking.execute(
             "truncate pgwake.jobs, pgwake.queues, pgwake.concurrency_limits,"
-            " pgwake.looks, pgwake.rate_buckets, pgwake.tallies, pgwake.tally_sums,"
-            " pgwake.tally_leaves, pgwake.dependencies, pgwake.schedules"
+            " pgwake.rechecks, pgwake.rate_buckets, pgwake.counts, pgwake.count_sums,"
+            " pgwake.count_leaves, pgwake.dependencies, pgwake.schedules"
         )
         self._set_clock()
         for queue in ("q1", "q2"):
@@ -547,7 +547,7 @@ class Lifecycle(ScheduleRules):
     @invariant()
     def counts_are_those_of_the_rows(self) -> None:
         # In one statement, so that no job becomes due in between.
-        both = self.looking.execute(f"select ({COUNTED}), ({TALLIED})").fetchone()
+        both = self.looking.execute(f"select ({RECOUNTED}), ({COUNTS})").fetchone()
         assert both is not None
         assert both[0] == both[1]
 

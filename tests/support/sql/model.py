@@ -55,7 +55,7 @@ class Job:
         self.status = "waiting" if parents else "pending"
 
     def see_parents(self) -> None:
-        """What a look at a waiting job does."""
+        """What a recheck of a waiting job does."""
         ended = [job for job in self.parents_left if not job.is_live]
         self.parents_left = [job for job in self.parents_left if job.is_live]
         if not self.may_run_anyhow and any(job.status != "completed" for job in ended):

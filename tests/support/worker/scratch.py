@@ -7,23 +7,23 @@ select c.oid::regclass::text
 from pg_catalog.pg_class as c
 where c.relnamespace = 'pgwake'::regnamespace and c.relkind = 'r'
   -- A fold writes its mark and all sums anew.
-  and c.relname not in ('tally_folds', 'tallies', 'tally_sums')
+  and c.relname not in ('count_folds', 'counts', 'count_sums')
 order by 1
 """
-_TALLIES = """
+_COUNTS = """
 select r.queue, sum(r.enqueued), coalesce(sum(r.completed), 0),
   coalesce(sum(r.failed), 0), coalesce(sum(r.cancelled), 0),
   sum(r.live_rows), coalesce(sum(r.running_rows), 0)
-from pgwake.tally_rows as r
+from pgwake.count_rows as r
 group by r.queue
 order by r.queue
 """
 
 
 async def census(connection: Connection) -> list[object]:
-    """Count the rows of each of pgwake's tables, and sum up what is tallied."""
+    """Count the rows of each of pgwake's tables, and sum up what is counted."""
     counts = [
         (row[0], await connection.fetchval(f"select count(*) from {row[0]}"))
         for row in await connection.fetch(_TABLES)
     ]
-    return [*counts, *map(tuple, await connection.fetch(_TALLIES))]
+    return [*counts, *map(tuple, await connection.fetch(_COUNTS))]

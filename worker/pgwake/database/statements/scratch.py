@@ -28,12 +28,12 @@ from pgwake.get_queue_stats($1) as s
 """
 _FORGET_POLICY = "delete from pgwake.queues where name = $1"
 _FORGET_KINDS = "delete from pgwake.kinds where name = any ($1::text[])"
-_TALLIES = ("tallies", "tally_sums", "tally_leaves")
-_MAY_FORGET_TALLIES = """
+_COUNTS = ("counts", "count_sums", "count_leaves")
+_MAY_FORGET_COUNTS = """
 select bool_and(has_table_privilege('pgwake.' || t.name, 'delete'))
 from unnest($1::text[]) as t(name)
 """
-_HOLD_FOLDS = "select pg_advisory_xact_lock(1885828971, 2)"  # as fold_tallies()
+_HOLD_FOLDS = "select pg_advisory_xact_lock(1885828971, 2)"  # as fold_counts()
 
 
 class Left(NamedTuple):
@@ -83,9 +83,9 @@ async def forget(connection: Connection, queue: str, kinds: list[str]) -> None:
     async with connection.transaction():
         await connection.execute(_FORGET_POLICY, queue)
         await connection.execute(_FORGET_KINDS, kinds)
-        if await connection.fetchval(_MAY_FORGET_TALLIES, _TALLIES):
+        if await connection.fetchval(_MAY_FORGET_COUNTS, _COUNTS):
             await connection.execute(_HOLD_FOLDS)
-            for table in _TALLIES:
+            for table in _COUNTS:
                 await connection.execute(
                     f"delete from pgwake.{table} where queue = $1",  # noqa: S608
                     queue,

@@ -31,7 +31,7 @@ with stats as materialized (
 ), recent as (
   select sum(r.queue_ms) / nullif(sum(r.completed), 0) as queue_ms,
     sum(r.execution_ms) / nullif(sum(r.completed), 0) as execution_ms
-  from pgwake.tally_rows as r
+  from pgwake.count_rows as r
   where r.at > pgwake.now() - interval '5 minutes' and ($1 is null or r.queue = $1)
 )
 select json_build_object(

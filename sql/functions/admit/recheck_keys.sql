@@ -1,11 +1,11 @@
--- Writes a look for each concurrency key that has room and a job that is due, but no
--- look: for rows that came without triggers, as by a replica. Everybody else writes his
--- own. Internal: a step of maintain.
+-- Writes a recheck for each concurrency key that has room and a job that is due, but no
+-- recheck: for rows that came without triggers, as by a replica. Everybody else writes
+-- his own. Internal: a step of maintain.
 --
 -- Steps from key to key, at most max_keys a call; the next call of the session goes on
--- where this one has stopped (the setting pgwake.keys_at). Returns how many looks it
--- wrote. Rides jobs_key_idx and looks_due_idx.
-create or replace function pgwake.look_at_keys(max_keys int default 10000)
+-- where this one has stopped (the setting pgwake.keys_at). Returns how many rechecks it
+-- wrote. Rides jobs_key_idx and rechecks_due_idx.
+create or replace function pgwake.recheck_keys(max_keys int default 10000)
 returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -18,11 +18,11 @@ declare
   v_from jsonb := coalesce(nullif(current_setting('pgwake.keys_at', true), ''), '["", ""]');
   v_queue text := v_from ->> 0;
   v_key text := v_from ->> 1;
-  v_looked_at text[];  -- keys of the queue that have a look
+  v_rechecked text[];  -- keys of the queue that have a recheck
   v_last_queue text;
   v_count int := 0;
 begin
-  for v_n in 1..look_at_keys.max_keys loop
+  for v_n in 1..recheck_keys.max_keys loop
     select j.queue, j.concurrency_key into v_queue, v_key
     from pgwake.jobs_live as j
     where j.status = 'waiting' and j.concurrency_key is not null and j.has_parents_left is not true
@@ -32,13 +32,13 @@ begin
     exit when not found;
     if v_queue is distinct from v_last_queue then
       v_last_queue := v_queue;
-      v_looked_at := array(
-        select distinct l.key from pgwake.looks as l where l.queue = v_queue and l.at <= pgwake.now()
-        order by l.key);
+      v_rechecked := array(
+        select distinct r.key from pgwake.rechecks as r where r.queue = v_queue and r.at <= pgwake.now()
+        order by r.key);
     end if;
-    continue when v_key = any (v_looked_at);
+    continue when v_key = any (v_rechecked);
 
-    insert into pgwake.looks (queue, at, key)
+    insert into pgwake.rechecks (queue, at, key)
     select v_queue, pgwake.now(), v_key
     where exists (
       select from pgwake.jobs_live as j
@@ -62,6 +62,6 @@ begin
 end
 $$;
 
-comment on function pgwake.look_at_keys is
-  'Internal: writes looks for concurrency keys that should have one.';
-revoke all on function pgwake.look_at_keys from public;
+comment on function pgwake.recheck_keys is
+  'Internal: writes rechecks for concurrency keys that should have one.';
+revoke all on function pgwake.recheck_keys from public;

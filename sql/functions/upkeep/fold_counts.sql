@@ -1,4 +1,4 @@
--- Folds pgwake.tallies: what has been appended since the last fold, and the sums of
+-- Folds pgwake.counts: what has been appended since the last fold, and the sums of
 -- that fold, become sums by queue and half minute, those older than six minutes by
 -- queue. The sums stay as they are in every snapshot. Returns how many rows it took in.
 --
@@ -6,8 +6,8 @@
 -- row is written anew at most four times for each one appended. Its own transaction's
 -- rows are left to the next fold. Another fold is waited for (advisory lock 2).
 --
--- Rides tallies_xid_idx, tally_sums_pkey, tally_folds_pkey.
-create or replace function pgwake.fold_tallies()
+-- Rides counts_xid_idx, count_sums_pkey, count_folds_pkey.
+create or replace function pgwake.fold_counts()
 returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -22,36 +22,36 @@ declare
   v_count bigint;
 begin
   perform pg_advisory_xact_lock(1885828971, 2);
-  select coalesce(max(f.id), 0) into v_last from pgwake.tally_folds as f;
-  select count(*) filter (where r.tally is null),
-    count(*) filter (where r.tally is not null or (r.at < v_old_at and r.at > '-infinity'))
+  select coalesce(max(f.id), 0) into v_last from pgwake.count_folds as f;
+  select count(*) filter (where r.counts_tid is null),
+    count(*) filter (where r.counts_tid is not null or (r.at < v_old_at and r.at > '-infinity'))
   into v_sums, v_count
-  from pgwake.tally_rows as r;
+  from pgwake.count_rows as r;
   if v_count = 0 or v_count < v_sums / 4 then
     return 0;
   end if;
 
   -- One statement, so that what is deleted is what its snapshot sees, and no more.
   with taken as (
-    delete from pgwake.tallies as t
-    where t.ctid = any (array(select r.tally from pgwake.tally_rows as r where r.tally is not null))
-      and t.xid <> pg_current_xact_id()
-    returning t.*
+    delete from pgwake.counts as c
+    where c.ctid = any (array(select r.counts_tid from pgwake.count_rows as r where r.counts_tid is not null))
+      and c.xid <> pg_current_xact_id()
+    returning c.*
   ),
   old as (
-    delete from pgwake.tally_sums as s where s.fold = v_last returning s.*
+    delete from pgwake.count_sums as s where s.fold = v_last returning s.*
   ),
   marked as (
-    delete from pgwake.tally_folds as f where f.id = v_last
+    delete from pgwake.count_folds as f where f.id = v_last
   ),
   mark as (
-    insert into pgwake.tally_folds (id, next_xid, open_xids)
+    insert into pgwake.count_folds (id, next_xid, open_xids)
     select v_last + 1, pg_snapshot_xmax(s.now),
       array(select pg_snapshot_xip(s.now)) || pg_current_xact_id()
     from pg_current_snapshot() as s(now)
   ),
   leaves as (
-    insert into pgwake.tally_leaves as l (finished_slot, queue, completed_rows, cancelled_rows)
+    insert into pgwake.count_leaves as l (finished_slot, queue, completed_rows, cancelled_rows)
     select t.finished_slot, t.queue, coalesce(sum(t.completed_rows), 0), coalesce(sum(t.cancelled_rows), 0)
     from taken as t
     where t.finished_slot is not null
@@ -72,7 +72,7 @@ begin
     from old as o
   ),
   summed as (
-    insert into pgwake.tally_sums
+    insert into pgwake.count_sums
       (fold, queue, at, enqueued, completed, failed, cancelled, queue_ms, execution_ms,
        live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows)
     select v_last + 1, e.queue, case when e.at < v_old_at then '-infinity' else e.at end,
@@ -88,6 +88,6 @@ begin
 end
 $$;
 
-comment on function pgwake.fold_tallies is
-  'Folds pgwake.tallies; returns how many rows it took in.';
-revoke all on function pgwake.fold_tallies from public;
+comment on function pgwake.fold_counts is
+  'Folds pgwake.counts; returns how many rows it took in.';
+revoke all on function pgwake.fold_counts from public;

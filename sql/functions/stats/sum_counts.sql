@@ -1,6 +1,6 @@
 -- The rows of get_queue_stats, in PL/pgSQL, so that they are not planned anew at each
 -- call before PostgreSQL 18; there no parameter can have the name of a column. Internal.
-create or replace function pgwake.sum_tallies(of_queue text)
+create or replace function pgwake.sum_counts(of_queue text)
 returns table (
   queue text,
   pending_count bigint,
@@ -39,14 +39,14 @@ begin
       sum(r.queue_ms) filter (where r.at > v_now - interval '5 minutes') as queue_ms,
       sum(r.execution_ms) filter (where r.at > v_now - interval '5 minutes') as execution_ms,
       nullif(sum(r.completed) filter (where r.at > v_now - interval '5 minutes'), 0)::bigint as recent
-    from pgwake.tally_rows as r
-    where sum_tallies.of_queue is null or r.queue = sum_tallies.of_queue
+    from pgwake.count_rows as r
+    where sum_counts.of_queue is null or r.queue = sum_counts.of_queue
     group by r.queue
   ),
   policies as (
     select q.name
     from pgwake.queues as q
-    where sum_tallies.of_queue is null or q.name = sum_tallies.of_queue
+    where sum_counts.of_queue is null or q.name = sum_counts.of_queue
   )
   select
     coalesce(s.queue, q.name),
@@ -67,10 +67,10 @@ begin
   from summed as s
   full join policies as q on q.name = s.queue
   -- strict: not called for null
-  left join lateral pgwake.look_at_pending(s.queue, nullif(greatest(s.pending_rows, 0), 0)) as p on true
+  left join lateral pgwake.count_scheduled(s.queue, nullif(greatest(s.pending_rows, 0), 0)) as p on true
   order by 1;
 end
 $$;
 
-comment on function pgwake.sum_tallies is 'Internal: the rows of get_queue_stats.';
-revoke all on function pgwake.sum_tallies from public;
+comment on function pgwake.sum_counts is 'Internal: the rows of get_queue_stats.';
+revoke all on function pgwake.sum_counts from public;

@@ -18,7 +18,7 @@
 -- calls unpark. What it was last is kept in a session setting, pgwake.duty_*. Raises as
 -- claim_jobs does, and PW003 for what is no queue's name, or a poll that is not from 1 ms
 -- to 1 day.
-create or replace function pgwake.claim_or_park(
+create or replace function pgwake.claim_or_wait(
   queue text default 'default', worker text default null, lease interval default null, poll interval default '5 seconds'
 )
 returns table (
@@ -30,9 +30,9 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_notify_lock constant bigint := pgwake.notify_lock_key(claim_or_park.queue);
+  v_notify_lock constant bigint := pgwake.notify_lock_key(claim_or_wait.queue);
   v_setting constant text := 'pgwake.duty_' || translate(v_notify_lock::text, '-', '_');
-  v_poll constant numeric := extract(epoch from claim_or_park.poll);
+  v_poll constant numeric := extract(epoch from claim_or_wait.poll);
   v_clock constant numeric := extract(epoch from clock_timestamp());
   v_was constant numeric := substring(current_setting(v_setting, true) from '^-?\d{1,12}\.?\d{0,6}$');
   -- On duty since then; negative: off duty, and then it has looked. Null: neither.
@@ -40,17 +40,17 @@ declare
   v_job pgwake.claimed_job;
   v_due_in numeric;
 begin
-  if coalesce(octet_length(claim_or_park.queue), 0) not between 1 and 128 then
+  if coalesce(octet_length(claim_or_wait.queue), 0) not between 1 and 128 then
     perform pgwake.raise_invalid('queue is no name of a queue', 'Name the queue to claim from, in 1 to 128 bytes.');
   end if;
-  if (claim_or_park.poll between interval '1 millisecond' and interval '1 day') is not true then
+  if (claim_or_wait.poll between interval '1 millisecond' and interval '1 day') is not true then
     perform pgwake.raise_invalid(
-      format('poll is %s', coalesce(claim_or_park.poll::text, 'null')), 'Poll each 1 millisecond to 1 day.');
+      format('poll is %s', coalesce(claim_or_wait.poll::text, 'null')), 'Poll each 1 millisecond to 1 day.');
   end if;
 
   is_on_duty := coalesce(v_since > 0, false);
   if v_since <= 0 and v_clock + v_since between 0 and v_poll then
-    is_on_duty := pgwake.park(claim_or_park.queue);
+    is_on_duty := pgwake.park(claim_or_wait.queue);
     if not is_on_duty then
       wait_seconds := v_poll - (v_clock + v_since);
       return next;
@@ -59,7 +59,7 @@ begin
     v_since := v_clock;
   end if;
 
-  v_job := c from pgwake.claim_next_job(claim_or_park.queue, claim_or_park.worker, claim_or_park.lease) as c;
+  v_job := c from pgwake.claim_next_job(claim_or_wait.queue, claim_or_wait.worker, claim_or_wait.lease) as c;
   if v_job.id is null then
     -- The lock is the truth: the setting goes with a rollback, and unpark leaves it.
     is_on_duty := exists (
@@ -67,10 +67,10 @@ begin
       where l.pid = pg_backend_pid() and l.locktype = 'advisory' and l.objsubid = 1
         and l.classid::bigint << 32 | l.objid::bigint = v_notify_lock);
     if not is_on_duty then
-      is_on_duty := pgwake.park(claim_or_park.queue);
+      is_on_duty := pgwake.park(claim_or_wait.queue);
       v_since := case when is_on_duty then v_clock else -v_clock end;
       if is_on_duty then  -- one more look: a job may have come just before
-        v_job := c from pgwake.claim_next_job(claim_or_park.queue, claim_or_park.worker, claim_or_park.lease) as c;
+        v_job := c from pgwake.claim_next_job(claim_or_wait.queue, claim_or_wait.worker, claim_or_wait.lease) as c;
       end if;
     elsif (v_since between 0 and v_clock) is not true then
       v_since := v_clock;
@@ -86,7 +86,7 @@ begin
 
   if v_job.id is not null then
     if is_on_duty then
-      perform pgwake.unpark(claim_or_park.queue);
+      perform pgwake.unpark(claim_or_wait.queue);
     end if;
     return query select v_job.id, v_job.lease_id, v_job.kind, v_job.payload, v_job.attempt, v_job.max_attempts,
       v_job.lease_expires_at, v_job.created_at, v_job.metadata, v_job.options, null::double precision, false;
@@ -95,13 +95,13 @@ begin
 
   wait_seconds := v_poll;
   if is_on_duty then
-    v_due_in := extract(epoch from pgwake.next_run_at(claim_or_park.queue) - pgwake.now());
+    v_due_in := extract(epoch from pgwake.next_run_at(claim_or_wait.queue) - pgwake.now());
     wait_seconds := least(v_poll, greatest(0.005, v_clock - v_since), case when v_due_in > 0 then v_due_in end);
   end if;
   return next;
 end
 $$;
 
-comment on function pgwake.claim_or_park is
+comment on function pgwake.claim_or_wait is
   'Claims the next due job of a queue; if there is none, goes on duty and says how long to sleep.';
-revoke all on function pgwake.claim_or_park from public;
+revoke all on function pgwake.claim_or_wait from public;

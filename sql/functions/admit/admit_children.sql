@@ -1,48 +1,48 @@
--- Lets in who waits for parents that have ended: makes children pending, or cancels
--- them, as far as looks of the queue say that are due. Internal, for claim_batch and
--- look_at_children. A child with a concurrency key goes on waiting, for the key.
+-- Admits jobs that wait for parents that have ended: makes children pending, or cancels
+-- them, as far as rechecks of the queue say that are due. Internal, for claim_batch and
+-- recheck_children. A child with a concurrency key goes on waiting, for the key.
 --
 -- A parent that failed, was cancelled or is gone cancels its child, unless the child's
--- on_parent_failure is run. The child's own children are cancelled so too, by looks. One
--- that can't be moved (a user's trigger raises) is left for a minute, with a warning.
+-- on_parent_failure is run. The child's own children are cancelled so too, by rechecks.
+-- One that can't be moved (a user's trigger raises) is left for a minute, with a
+-- warning.
 --
--- No child waits for ever, and none is let in too early:
---   Who adds a child, or brings it back, writes a look without a parent in the same
---   transaction; a child that has such a look left, or one of a parent that failed, is
---   not let in. Whoever takes it sees to each parent. A live one is locked, gets
+-- No child waits for ever, and none is admitted too early:
+--   Who adds a child, or brings it back, writes a recheck without a parent in the same
+--   transaction; a child that has such a recheck left, or one of a parent that failed,
+--   is not admitted. Whoever takes it sees to each parent. A live one is locked, gets
 --   has_children and a row in pgwake.dependencies, in one transaction. So who ends it
---   comes either before, and it is seen to have ended, or after, and finds the row: read
---   committed, his DELETE waits for our commit and answers with has_children, and his
---   next statement sees the row. Under repeatable read with an older snapshot his DELETE
---   fails (40001) and is repeated: for that the parent gets a new version even if it had
---   has_children.
---   One that somebody has locked gets a row too, and a look that names it, to see it
---   again. Neither is deleted before it has been locked, or seen to have ended.
---   Who ends a parent deletes its rows, and writes a look in the same transaction. A
---   child without rows, as seen by a snapshot later than the child's lock, has no parent
---   left: rows come only by who holds that lock.
---   How parents stand that could not be locked is read by one statement, so that none is
+--   comes either before, and it is seen to have ended, or after, and finds the row:
+--   read committed, his DELETE waits for our commit and answers with has_children, and
+--   his next statement sees the row. Under repeatable read with an older snapshot his
+--   DELETE fails (40001) and is repeated: for that the parent gets a new version even
+--   if it had has_children. One that somebody has locked gets a row too, and a recheck
+--   that names it, to see it again. Neither is deleted before it has been locked, or
+--   seen to have ended. Who ends a parent deletes its rows, and writes a recheck in the
+--   same transaction. A child without rows, as seen by a snapshot later than the
+--   child's lock, has no parent left: rows come only by who holds that lock. How
+--   parents stand that could not be locked is read by one statement, so that none is
 --   missed on its way from one leaf to another.
 --
--- Not under repeatable read, where no snapshot is later: then the looks are left to
+-- Not under repeatable read, where no snapshot is later: then the rechecks are left to
 -- others. Locks children, then their parents, to the end of the transaction; skips
--- locked ones (their looks come again after 50 milliseconds), so it waits for nobody.
--- Who ends one of these parents waits for us.
+-- locked ones (their rechecks come again after 50 milliseconds), so it waits for
+-- nobody. Who ends one of these parents waits for us.
 --
--- Handles about max_looks looks. from_at: looks before it are known to be dead. look_at:
--- the time of the first child's look that is due and left, else null. Rides
--- looks_due_idx, jobs_live_pkey, dependencies_pkey, dependencies_child_idx,
--- looks_child_idx, and for ended parents the primary keys of the leaves. Arrays, of up to
--- thousands, are joined by hashes, and what is looked up is a subquery a row: hence no
--- nested loops.
-create or replace function pgwake.open_children(
+-- Handles about max_rechecks rechecks. from_at: rechecks before it are known to be
+-- dead. recheck_at: the time of the first child's recheck that is due and left, else
+-- null. Rides rechecks_due_idx, jobs_live_pkey, dependencies_pkey,
+-- dependencies_child_idx, rechecks_child_idx, and for ended parents the primary keys of
+-- the leaves. Arrays, of up to thousands, are joined by hashes, and what is looked up
+-- is a subquery a row: hence no nested loops.
+create or replace function pgwake.admit_children(
   queue text,
   at timestamptz,
   from_at timestamptz,
-  max_looks int,
+  max_rechecks int,
   audience pgwake.audience,
-  out look_at timestamptz,
-  out look_count int
+  out recheck_at timestamptz,
+  out recheck_count int
 )
 returns record
 language plpgsql volatile
@@ -55,11 +55,11 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := greatest(open_children.at, clock_timestamp() + (pgwake.now() - now()));
+  v_now timestamptz := greatest(admit_children.at, clock_timestamp() + (pgwake.now() - now()));
   v_later timestamptz := v_now + interval '50 milliseconds';
   v_child record;
 
-  -- The looks of a round: what they say.
+  -- The rechecks of a round: what they say.
   v_tids tid[];
   v_children bigint[];
   v_parents bigint[];
@@ -80,19 +80,19 @@ declare
   v_queues text[];
   v_events text[];
 begin
-  look_count := 0;
-  while look_count < open_children.max_looks and current_setting('transaction_isolation') = 'read committed' loop
-    select array_agg(l.tid), array_agg(l.child_id), array_agg(l.parent_id), array_agg(l.has_failed)
+  recheck_count := 0;
+  while recheck_count < admit_children.max_rechecks and current_setting('transaction_isolation') = 'read committed' loop
+    select array_agg(r.tid), array_agg(r.child_id), array_agg(r.parent_id), array_agg(r.has_failed)
     into v_tids, v_children, v_parents, v_failed
     from (
-      select l.ctid as tid, l.child_id, l.parent_id, l.has_failed
-      from pgwake.looks as l
-      where l.queue = open_children.queue and l.at >= open_children.from_at and l.at <= open_children.at
-        and l.child_id is not null
-      order by l.at
-      limit least(open_children.max_looks - look_count, 1000)
+      select r.ctid as tid, r.child_id, r.parent_id, r.has_failed
+      from pgwake.rechecks as r
+      where r.queue = admit_children.queue and r.at >= admit_children.from_at and r.at <= admit_children.at
+        and r.child_id is not null
+      order by r.at
+      limit least(admit_children.max_rechecks - recheck_count, 1000)
       for update skip locked
-    ) as l;
+    ) as r;
     exit when v_tids is null;
 
     v_mine := array(
@@ -168,8 +168,8 @@ begin
         where d.ctid = any (array(select p.tid from pairs as p where not p.is_had and not p.is_locked))
       ),
       seen_again as (
-        insert into pgwake.looks (queue, at, child_id, parent_id)
-        select open_children.queue, v_later, p.child, p.parent
+        insert into pgwake.rechecks (queue, at, child_id, parent_id)
+        select admit_children.queue, v_later, p.child, p.parent
         from pairs as p
         where p.is_locked and p.child = any (v_fresh)
       )
@@ -177,9 +177,9 @@ begin
       select p.parent, p.child from pairs as p where p.tid is null and (p.is_had or p.is_locked);
     end if;
 
-    -- A look that stays: at a child that is locked, at one whose parents are too many for this round, or at a parent
+    -- A recheck that stays: at a child that is locked, at one whose parents are too many for this round, or at a parent
     -- that is still locked.
-    with looks as materialized (
+    with rechecks as materialized (
       select u.tid,
         case
           when u.child <> all (v_mine) then (
@@ -190,14 +190,14 @@ begin
       from unnest(v_tids, v_children, v_parents, v_failed) as u(tid, child, parent, has_failed)
     ),
     put_off as (
-      update pgwake.looks as l set at = v_later
-      where l.ctid = any (array(select u.tid from looks as u where u.comes_again))
+      update pgwake.rechecks as r set at = v_later
+      where r.ctid = any (array(select u.tid from rechecks as u where u.comes_again))
     ),
     gone as (
-      delete from pgwake.looks as l
-      where l.ctid = any (array(select u.tid from looks as u where not u.comes_again and not u.is_left))
+      delete from pgwake.rechecks as r
+      where r.ctid = any (array(select u.tid from rechecks as u where not u.comes_again and not u.is_left))
     )
-    select look_count + count(*) into look_count from looks as u where not u.is_left;
+    select recheck_count + count(*) into recheck_count from rechecks as u where not u.is_left;
 
     if v_lost <> '{}' or true = any (v_failed) then
       for v_child in
@@ -221,8 +221,8 @@ begin
             v_child.id, 'cancelled', 'parent_failed', format('parent %s did not complete', v_child.parent));
         exception when others then
           raise warning 'job % can not be cancelled: %', v_child.id, sqlerrm;
-          insert into pgwake.looks (queue, at, child_id, parent_id, has_failed)
-          values (open_children.queue, v_now + interval '1 minute', v_child.id, v_child.parent, true);
+          insert into pgwake.rechecks (queue, at, child_id, parent_id, has_failed)
+          values (admit_children.queue, v_now + interval '1 minute', v_child.id, v_child.parent, true);
         end;
       end loop;
     end if;
@@ -232,7 +232,8 @@ begin
       from unnest(v_mine) as m(id)
       where (select d.parent_id from pgwake.dependencies as d where d.child_id = m.id order by d.parent_id desc limit 1)
           is null
-        and (select true from pgwake.looks as l where l.child_id = m.id and l.has_failed is not false limit 1) is null);
+        and (select true from pgwake.rechecks as r where r.child_id = m.id and r.has_failed is not false limit 1)
+          is null);
     continue when v_open = '{}';
     with opened as (
       update pgwake.jobs_live as j
@@ -242,38 +243,38 @@ begin
       where j.id = any (v_open)
       returning j.id, j.queue, j.kind, j.status, j.run_at, j.concurrency_key
     ),
-    tallied as (
-      insert into pgwake.tallies (queue, at, waiting_rows)
-      select o.queue, open_children.at, -count(*)
+    counted as (
+      insert into pgwake.counts (queue, at, waiting_rows)
+      select o.queue, admit_children.at, -count(*)
       from opened as o
       where o.status = 'pending'
       group by o.queue
     ),
-    looks as (
-      insert into pgwake.looks (queue, at, key)
-      select o.queue, greatest(min(o.run_at), open_children.at), o.concurrency_key
+    key_rechecks as (
+      insert into pgwake.rechecks (queue, at, key)
+      select o.queue, greatest(min(o.run_at), admit_children.at), o.concurrency_key
       from opened as o
       where o.concurrency_key is not null
       group by o.queue, o.concurrency_key
     )
     select array_agg(distinct o.queue),
       array_agg(pgwake.status_event(o.id, o.queue, o.kind, 'waiting', o.status))
-        filter (where o.status = 'pending' and pgwake.is_announced(o.queue, open_children.audience))
+        filter (where o.status = 'pending' and pgwake.is_announced(o.queue, admit_children.audience))
     into v_queues, v_events
     from opened as o;
     perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
     perform pgwake.announce(v_events);
   end loop;
 
-  select l.at into look_at
-  from pgwake.looks as l
-  where l.queue = open_children.queue and l.at >= open_children.from_at and l.at <= open_children.at
-    and l.child_id is not null
-  order by l.at
+  select r.at into recheck_at
+  from pgwake.rechecks as r
+  where r.queue = admit_children.queue and r.at >= admit_children.from_at and r.at <= admit_children.at
+    and r.child_id is not null
+  order by r.at
   limit 1;
 end
 $$;
 
-comment on function pgwake.open_children is
-  'Internal: lets in who waits for parents that have ended.';
-revoke all on function pgwake.open_children from public;
+comment on function pgwake.admit_children is
+  'Internal: admits jobs that wait for parents that have ended.';
+revoke all on function pgwake.admit_children from public;

@@ -1,30 +1,30 @@
--- Lets in who waits for a concurrency key that has room: makes up to count due jobs of a
--- queue's keys pending. Internal, for claim_batch.
+-- Admits jobs that wait for a concurrency key that has room: makes up to count due jobs
+-- of a queue's keys pending. Internal, for claim_batch.
 --
 -- A key's room is its limit (concurrency_limits, else key_limit, else 1) less its pending
 -- and running jobs. Its jobs come in by priority descending, run_at, id. Their run_at
 -- becomes the time at which they come in: a job's turn begins when its key has room, so
 -- keys take turns, in proportion to their limits, however many jobs each has.
 --
--- Where to look say the rows of looks. No limit is exceeded, and nothing is lost:
+-- The rows of rechecks say which keys to check. No limit is exceeded, and nothing lost:
 --   A job with a key becomes pending only here, under the key's advisory lock, after a
---   count with a snapshot later than the lock: it sees what every holder before has let
---   in. Other ways to pending are from running, which held the room already.
---   A look is deleted only by who judged its key with a snapshot that saw the look. Who
+--   count with a snapshot later than the lock: it sees what every holder before has
+--   admitted. Other ways to pending are from running, which held the room already.
+--   A recheck is deleted only by who judged its key with a snapshot that saw it. Who
 --   adds a job, ends or puts off one that holds the room, or raises the limit, writes a
---   look in the same transaction: so whatever changes after that snapshot has a later
---   look. Where room is left, a new look stands at the time the next job is due.
---   Nothing is due, or no room: a look needs no lock, for the same reason. Where another
---   has the lock, the look is left: he may have seen less.
+--   recheck in the same transaction: so whatever changes after that snapshot has a
+--   later recheck. Where room is left, a new recheck stands at the time the next job is
+--   due. Nothing is due, or no room: a recheck needs no lock, for the same reason.
+--   Where another has the lock, the recheck is left: he may have seen less.
 --
 -- So one claim holds no more locks of keys than jobs it asked for, and at most 100. Not
 -- under repeatable read, where no snapshot is later: raises PW003.
 --
--- from_at: looks before it are known to be dead. Returns the time of the next look: not
--- later than at if one is left that is due, null if there is none. Waits for nobody.
--- Rides looks_due_idx, jobs_key_idx, priority by priority, then
+-- from_at: rechecks before it are known to be dead. Returns the time of the next
+-- recheck: not later than at if one is left that is due, null if there is none. Waits
+-- for nobody. Rides rechecks_due_idx, jobs_key_idx, priority by priority, then
 -- jobs_live_pkey.
-create or replace function pgwake.open_keys(
+create or replace function pgwake.admit_keyed_jobs(
   queue text, count int, key_limit int, at timestamptz, from_at timestamptz, audience pgwake.audience
 )
 returns timestamptz
@@ -37,19 +37,19 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_jobs int := least(open_keys.count, 100);   -- how many may still be let in
-  v_locks int := least(open_keys.count, 100);  -- how many keys may still be locked
+  v_jobs int := least(admit_keyed_jobs.count, 100);   -- how many may still be admitted
+  v_locks int := least(admit_keyed_jobs.count, 100);  -- how many keys may still be locked
   v_window int := greatest(20, 2 * v_jobs);
-  v_is_last boolean;  -- all looks that are due are in the window
-  v_is_done boolean;  -- all keys in it that can be opened were tried
+  v_is_last boolean;  -- all rechecks that are due are in the window
+  v_is_done boolean;  -- all keys in it that have room were tried
   v_passed text[] := '{}';  -- keys that another has the lock of
   v_not_had text[];
-  v_passed_at timestamptz;  -- the earliest of their looks
-  v_left_at timestamptz;    -- the earliest look that was left
+  v_passed_at timestamptz;  -- the earliest of their rechecks
+  v_left_at timestamptz;    -- the earliest recheck that was left
   v_back_at timestamptz;    -- the earliest that was given back
   v_now timestamptz;
 
-  -- Keys with room, whose lock is had: the time of their look, their room, the priority
+  -- Keys with room, whose lock is had: the time of their recheck, their room, the priority
   -- to look at, and when the next job of the higher ones is due.
   v_keys text[];
   v_ats timestamptz[];
@@ -61,42 +61,43 @@ declare
   v_events text[];
   v_all_events text[];
 begin
-  perform from pgwake.looks as l
-  where l.queue = open_keys.queue and l.at >= open_keys.from_at and l.at <= open_keys.at and l.key is not null
+  perform from pgwake.rechecks as r
+  where r.queue = admit_keyed_jobs.queue and r.at >= admit_keyed_jobs.from_at and r.at <= admit_keyed_jobs.at
+    and r.key is not null
   limit 1;
   if found and current_setting('transaction_isolation') <> 'read committed' then
     perform pgwake.raise_invalid(
       'concurrency keys need transactions that are read committed', 'Claim in a transaction of that level.');
   end if;
-  for v_round in 1..case when found then 20 else 0 end loop  -- none: only looks at children are due
+  for v_round in 1..case when found then 20 else 0 end loop  -- none: only rechecks of children are due
     with due as materialized (
-      select l.ctid as tid, l.key, l.at
-      from pgwake.looks as l
-      where l.queue = open_keys.queue and l.at >= open_keys.from_at and l.at <= open_keys.at
-        and l.key <> all (v_passed)  -- none of children: their key is null
-      order by l.at
+      select r.ctid as tid, r.key, r.at
+      from pgwake.rechecks as r
+      where r.queue = admit_keyed_jobs.queue and r.at >= admit_keyed_jobs.from_at and r.at <= admit_keyed_jobs.at
+        and r.key <> all (v_passed)  -- none of children: their key is null
+      order by r.at
       limit v_window
     ),
     judged as materialized (
       select k.key, k.at, w.next_at,
-        coalesce(c.max_running, open_keys.key_limit, 1) - (
+        coalesce(c.max_running, admit_keyed_jobs.key_limit, 1) - (
           select count(*)
           from (
             select from pgwake.jobs_live as j
-            where j.queue = open_keys.queue and j.status in ('pending', 'running') and j.concurrency_key = k.key
+            where j.queue = admit_keyed_jobs.queue and j.status in ('pending', 'running') and j.concurrency_key = k.key
               and j.has_parents_left is not true
-            limit coalesce(c.max_running, open_keys.key_limit, 1)
+            limit coalesce(c.max_running, admit_keyed_jobs.key_limit, 1)
           ) as held
         ) as room
       from (select d.key, min(d.at) as at from due as d group by d.key) as k
-      left join pgwake.concurrency_limits as c on c.queue = open_keys.queue and c.key = k.key
+      left join pgwake.concurrency_limits as c on c.queue = admit_keyed_jobs.queue and c.key = k.key
       cross join lateral (
         -- The first of each priority in use.
         with recursive heads as (
           (
             select j.priority, j.run_at
             from pgwake.jobs_live as j
-            where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = k.key
+            where j.queue = admit_keyed_jobs.queue and j.status = 'waiting' and j.concurrency_key = k.key
               and j.has_parents_left is not true
             order by j.priority desc, j.run_at
             limit 1
@@ -107,7 +108,7 @@ begin
           cross join lateral (
             select j.priority, j.run_at
             from pgwake.jobs_live as j
-            where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = k.key
+            where j.queue = admit_keyed_jobs.queue and j.status = 'waiting' and j.concurrency_key = k.key
               and j.has_parents_left is not true
               and j.priority < h.priority
             order by j.priority desc, j.run_at
@@ -118,7 +119,8 @@ begin
       ) as w
     ),
     tried as materialized (
-      select o.key, o.at, pg_try_advisory_xact_lock(1885828974, hashtext(concat(open_keys.queue, '/', o.key))) as is_had
+      select o.key, o.at,
+        pg_try_advisory_xact_lock(1885828974, hashtext(concat(admit_keyed_jobs.queue, '/', o.key))) as is_had
       from (
         -- As many as can be filled; those of equal time in any order, since ends come in batches.
         select r.key, r.at
@@ -129,12 +131,12 @@ begin
                 select count(*)
                 from (
                   select from pgwake.jobs_live as w
-                  where w.queue = open_keys.queue and w.status = 'waiting' and w.concurrency_key = j.key
+                  where w.queue = admit_keyed_jobs.queue and w.status = 'waiting' and w.concurrency_key = j.key
                     and w.has_parents_left is not true
                   limit least(j.room, v_jobs)
                 ) as w
               ) as jobs
-            from judged as j where j.room > 0 and j.next_at <= open_keys.at
+            from judged as j where j.room > 0 and j.next_at <= admit_keyed_jobs.at
           ) as j
         ) as r
         where r.jobs_before < v_jobs
@@ -143,31 +145,31 @@ begin
       ) as o
     ),
     gone as materialized (
-      select l.ctid as tid, l.key
-      from pgwake.looks as l
-      where l.ctid = any (array(
+      select r.ctid as tid, r.key
+      from pgwake.rechecks as r
+      where r.ctid = any (array(
         select d.tid
         from due as d
         join judged as j on j.key = d.key
         left join tried as t on t.key = d.key
-        where t.is_had or j.room <= 0 or coalesce(j.next_at > open_keys.at, true)))
+        where t.is_had or j.room <= 0 or coalesce(j.next_at > admit_keyed_jobs.at, true)))
       for update skip locked
     ),
     deleted as (
-      delete from pgwake.looks as l where l.ctid = any (array(select g.tid from gone as g))
+      delete from pgwake.rechecks as r where r.ctid = any (array(select g.tid from gone as g))
     ),
-    next_looks as (
-      insert into pgwake.looks (queue, at, key)
-      select distinct open_keys.queue, j.next_at, j.key
+    next_rechecks as (
+      insert into pgwake.rechecks (queue, at, key)
+      select distinct admit_keyed_jobs.queue, j.next_at, j.key
       from gone as g
       join judged as j on j.key = g.key
-      where j.room > 0 and j.next_at > open_keys.at
+      where j.room > 0 and j.next_at > admit_keyed_jobs.at
     )
     select array_agg(t.key order by t.at) filter (where t.is_had),
       array_agg(t.at order by t.at) filter (where t.is_had),
       array_agg(t.key) filter (where not t.is_had),
       (select count(*) from due) < v_window,
-      count(*) = (select count(*) from judged as j where j.room > 0 and j.next_at <= open_keys.at),
+      count(*) = (select count(*) from judged as j where j.room > 0 and j.next_at <= admit_keyed_jobs.at),
       least(v_passed_at, min(t.at) filter (where not t.is_had)),
       (
         select least(min(d.at) filter (where g.tid is null), case when count(*) = v_window then max(d.at) end)
@@ -183,22 +185,22 @@ begin
       array_fill(101, array[count(*)::int]), array_fill(null::timestamptz, array[count(*)::int])
     into v_keys, v_ats, v_rooms, v_priorities, v_next_ats
     from (
-      select u.key, u.at, u.place, coalesce(c.max_running, open_keys.key_limit, 1) - (
+      select u.key, u.at, u.place, coalesce(c.max_running, admit_keyed_jobs.key_limit, 1) - (
           select count(*)::int
           from (
             select from pgwake.jobs_live as j
-            where j.queue = open_keys.queue and j.status in ('pending', 'running') and j.concurrency_key = u.key
+            where j.queue = admit_keyed_jobs.queue and j.status in ('pending', 'running') and j.concurrency_key = u.key
               and j.has_parents_left is not true
-            limit coalesce(c.max_running, open_keys.key_limit, 1)
+            limit coalesce(c.max_running, admit_keyed_jobs.key_limit, 1)
           ) as held
         ) as room
       from unnest(v_keys, v_ats) with ordinality as u(key, at, place)
-      left join pgwake.concurrency_limits as c on c.queue = open_keys.queue and c.key = u.key
+      left join pgwake.concurrency_limits as c on c.queue = admit_keyed_jobs.queue and c.key = u.key
     ) as k
     where k.room > 0;
 
     while v_keys is not null loop
-      -- To each key's next priority in use. For those that have none, a look at what waits.
+      -- To each key's next priority in use. For those that have none, a recheck of what waits.
       with stepped as materialized (
         select u.key, u.at, u.room, u.place, least(u.next_at, left_over.run_at) as next_at, lower.priority
         from unnest(v_keys, v_ats, v_rooms, v_priorities, v_next_ats) with ordinality
@@ -206,7 +208,7 @@ begin
         left join lateral (
           select j.run_at
           from pgwake.jobs_live as j
-          where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
+          where j.queue = admit_keyed_jobs.queue and j.status = 'waiting' and j.concurrency_key = u.key
             and j.has_parents_left is not true
             and j.priority = u.priority
           order by j.run_at, j.id
@@ -215,18 +217,21 @@ begin
         left join lateral (
           select j.priority
           from pgwake.jobs_live as j
-          where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
+          where j.queue = admit_keyed_jobs.queue and j.status = 'waiting' and j.concurrency_key = u.key
             and j.has_parents_left is not true
             and j.priority < u.priority
           order by j.priority desc
           limit 1
         ) as lower on true
       ),
-      next_looks as (
-        insert into pgwake.looks (queue, at, key)
-        select open_keys.queue,
+      next_rechecks as (
+        insert into pgwake.rechecks (queue, at, key)
+        select admit_keyed_jobs.queue,
           -- One that is due was skipped: somebody has it locked.
-          case when s.next_at > open_keys.at then s.next_at else open_keys.at + interval '50 milliseconds' end, s.key
+          case
+            when s.next_at > admit_keyed_jobs.at then s.next_at
+            else admit_keyed_jobs.at + interval '50 milliseconds'
+          end, s.key
         from stepped as s
         where s.priority is null and s.next_at is not null
       )
@@ -237,16 +242,16 @@ begin
       where s.priority is not null;
       exit when v_keys is null;
 
-      v_now := greatest(open_keys.at, clock_timestamp() + (pgwake.now() - now()));
+      v_now := greatest(admit_keyed_jobs.at, clock_timestamp() + (pgwake.now() - now()));
       with next_jobs as materialized (
         select w.id
         from unnest(v_keys, v_rooms, v_priorities) as u(key, room, priority)
         cross join lateral (
           select j.id
           from pgwake.jobs_live as j
-          where j.queue = open_keys.queue and j.status = 'waiting' and j.concurrency_key = u.key
+          where j.queue = admit_keyed_jobs.queue and j.status = 'waiting' and j.concurrency_key = u.key
             and j.has_parents_left is not true
-            and j.priority = u.priority and j.run_at <= open_keys.at
+            and j.priority = u.priority and j.run_at <= admit_keyed_jobs.at
           order by j.run_at, j.id
           limit u.room
           for update skip locked
@@ -264,11 +269,11 @@ begin
         array_agg(u.priority order by u.place), array_agg(u.next_at order by u.place),
         (select count(*) from promoted),
         (select array_agg(pgwake.status_event(p.id, p.queue, p.kind, 'waiting', 'pending'))
-           filter (where pgwake.is_announced(p.queue, open_keys.audience)) from promoted as p)
+           filter (where pgwake.is_announced(p.queue, admit_keyed_jobs.audience)) from promoted as p)
       into v_keys, v_ats, v_rooms, v_priorities, v_next_ats, v_promoted, v_events
       from (
         select u.key, u.priority, u.next_at, u.place, u.room - coalesce(c.jobs, 0) as room,
-          case when c.jobs > 0 then open_keys.at else u.at end as at
+          case when c.jobs > 0 then admit_keyed_jobs.at else u.at end as at
         from unnest(v_keys, v_ats, v_rooms, v_priorities, v_next_ats) with ordinality
           as u(key, at, room, priority, next_at, place)
         left join counted as c on c.key = u.key
@@ -280,8 +285,8 @@ begin
 
       -- Enough for this claim. A key that had its turn is last in line now; the others keep their places.
       if v_jobs = 0 then
-        insert into pgwake.looks (queue, at, key)
-        select open_keys.queue, u.at, u.key from unnest(v_keys, v_ats) as u(key, at);
+        insert into pgwake.rechecks (queue, at, key)
+        select admit_keyed_jobs.queue, u.at, u.key from unnest(v_keys, v_ats) as u(key, at);
         v_back_at := (select min(u.at) from unnest(v_ats) as u(at));
         exit;
       end if;
@@ -294,17 +299,18 @@ begin
   end loop;
 
   if v_promoted_rows > 0 then
-    insert into pgwake.tallies (queue, at, waiting_rows) values (open_keys.queue, open_keys.at, -v_promoted_rows);
+    insert into pgwake.counts (queue, at, waiting_rows)
+    values (admit_keyed_jobs.queue, admit_keyed_jobs.at, -v_promoted_rows);
     perform pgwake.announce(v_all_events);
   end if;
   return coalesce(
     least(v_passed_at, v_left_at, v_back_at),
-    (select l.at from pgwake.looks as l
-     where l.queue = open_keys.queue and l.at > open_keys.at
-     order by l.at limit 1));
+    (select r.at from pgwake.rechecks as r
+     where r.queue = admit_keyed_jobs.queue and r.at > admit_keyed_jobs.at
+     order by r.at limit 1));
 end
 $$;
 
-comment on function pgwake.open_keys is
-  'Internal: lets in who waits for a concurrency key that has room.';
-revoke all on function pgwake.open_keys from public;
+comment on function pgwake.admit_keyed_jobs is
+  'Internal: admits jobs that wait for a concurrency key that has room.';
+revoke all on function pgwake.admit_keyed_jobs from public;

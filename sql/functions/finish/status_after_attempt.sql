@@ -1,7 +1,7 @@
 -- What a running job that goes back is: pending, or waiting for its turn again if it
 -- has a concurrency key that it does not keep. It keeps it if it is due at once, or if
 -- its queue keeps the order.
-create or replace function pgwake.status_back(
+create or replace function pgwake.status_after_attempt(
   concurrency_key text, delay interval, keep_order boolean
 )
 returns text
@@ -9,12 +9,13 @@ language sql immutable
 set search_path = pg_catalog, pg_temp
 as $$
   select case
-    when status_back.concurrency_key is null or coalesce(status_back.delay, interval '0') <= interval '0' then 'pending'
-    when status_back.keep_order then 'pending'
+    when status_after_attempt.concurrency_key is null then 'pending'
+    when coalesce(status_after_attempt.delay, interval '0') <= interval '0' then 'pending'
+    when status_after_attempt.keep_order then 'pending'
     else 'waiting'
   end
 $$;
 
-comment on function pgwake.status_back is
+comment on function pgwake.status_after_attempt is
   'Internal: whether a job that goes back is pending or waiting.';
-revoke all on function pgwake.status_back from public;
+revoke all on function pgwake.status_after_attempt from public;

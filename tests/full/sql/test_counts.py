@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support import Connect, Connection
-from support.sql.comparison import COUNTED, TALLIED
+from support.sql.comparison import COUNTS, RECOUNTED
 from support.sql.helpers import (
     Row,
     call,
@@ -24,7 +24,7 @@ from support.sql.helpers import (
     set_queue,
 )
 
-SAME = f"select ({COUNTED}) is not distinct from ({TALLIED})"
+SAME = f"select ({RECOUNTED}) is not distinct from ({COUNTS})"
 STATES = ["waiting", "pending", "running", "completed", "failed", "cancelled"]
 BUFFERS = "explain (analyze, buffers, timing off, format json) select * from "
 
@@ -55,7 +55,7 @@ async def step(db: Connection, chance: random.Random) -> None:
         case 6 if held:
             await call(db, "release_jobs", **pairs(*held))
         case _:
-            await call(db, "fold_tallies")
+            await call(db, "fold_counts")
 
 
 async def test_they_are_right_after_each_of_many_steps(db: Connection) -> None:
@@ -82,7 +82,7 @@ async def test_every_snapshot_among_folds_and_work_shows_them_right(
     async def fold() -> None:
         folder = await connect()
         while not done.is_set():
-            await call(folder, "fold_tallies")
+            await call(folder, "fold_counts")
 
     async def watch() -> None:
         while not done.is_set():
@@ -99,11 +99,11 @@ async def test_a_fold_leaves_what_an_open_transaction_adds_to_the_next(
     async with other.transaction():
         await insert_many(other, 3)
         await insert_many(db, 2)
-        await call(db, "fold_tallies")
+        await call(db, "fold_counts")
     assert await are_right(db)
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
     assert await are_right(db)
-    assert await db.fetchval("select count(*) from pgwake.tallies") == 0
+    assert await db.fetchval("select count(*) from pgwake.counts") == 0
 
 
 async def test_a_fold_in_a_transaction_of_its_users_counts_nothing_twice(
@@ -112,11 +112,11 @@ async def test_a_fold_in_a_transaction_of_its_users_counts_nothing_twice(
     async with db.transaction():
         await insert_many(db, 3)
         await insert_many(other, 1)  # by a later transaction, which ends before
-        await call(db, "fold_tallies")
+        await call(db, "fold_counts")
         await insert_many(db, 2)
         assert await are_right(db)
     assert await are_right(db)
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
     assert await are_right(db)
 
 
@@ -140,12 +140,12 @@ async def test_a_fold_in_a_transaction_of_its_users_counts_nothing_twice(
     ],
 )
 @pytest.mark.parametrize("folded", [False, True])
-async def test_statements_by_hand_are_tallied(
+async def test_statements_by_hand_are_counted(
     db: Connection, statement: str, folded: bool
 ) -> None:
     await one_of_each(db)
     if folded:
-        await call(db, "fold_tallies")
+        await call(db, "fold_counts")
     await db.execute(statement)
     (row, *_) = await rows(db, "get_queue_stats", queue="default")
     for state in STATES:
@@ -165,7 +165,7 @@ async def test_retention_takes_away_what_it_removes(db: Connection) -> None:
     for clock in ("1 second", "8 days", "100 days"):
         await set_clock(db, clock)
         await call(db, "maintain", step="retention")
-        await call(db, "fold_tallies")
+        await call(db, "fold_counts")
         counts = await rows(db, "get_queue_stats")
         for row in counts:
             for state in ("completed", "failed", "cancelled"):
@@ -184,15 +184,15 @@ async def test_retention_takes_away_what_it_removes(db: Connection) -> None:
         "delete from pgwake.jobs_live",
         "delete from pgwake.jobs_failed",
         "delete from pgwake.jobs where status = 'completed'",
-        "truncate pgwake.tallies",
-        "truncate pgwake.tallies, pgwake.tally_sums, pgwake.tally_leaves",
+        "truncate pgwake.counts",
+        "truncate pgwake.counts, pgwake.count_sums, pgwake.count_leaves",
     ],
 )
 async def test_a_recount_corrects_what_no_trigger_saw(
     db: Connection, drift: str
 ) -> None:
     await one_of_each(db)
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
     await one_of_each(db, "b")
     before = await rows(db, "get_queue_stats")
     await db.execute(drift)
@@ -272,23 +272,23 @@ async def test_what_folds_deleted_is_not_waded_through_under_an_old_snapshot(
                 " perform pgwake.cancel_job(pgwake.enqueue('noop')); commit;"
                 " end loop; end $$"
             )
-            await call(db, "fold_tallies")
+            await call(db, "fold_counts")
             seen.append(await buffers(db))
     assert max(seen) <= seen[0] + 5
 
 
 async def test_a_restored_dump_counts_what_was_in_it(db: Connection) -> None:
     await one_of_each(db)
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
     await insert_many(db, 3)
     # As if this server had not given out so many transaction ids yet.
     await db.execute(
-        "update pgwake.tally_folds set next_xid = '9000000000', open_xids = '{}'"
+        "update pgwake.count_folds set next_xid = '9000000000', open_xids = '{}'"
     )
     await insert_many(db, 2)
 
     assert await are_right(db)
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
     assert await are_right(db)
 
 

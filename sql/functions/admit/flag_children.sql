@@ -1,11 +1,11 @@
--- Has the children of parents that have ended looked at, and wakes their queues.
+-- Flags the children of parents that have ended for a recheck, and wakes their queues.
 -- Internal: called in the transaction of the end, in a statement after it, for jobs that
 -- has_children. have_failed: they ended otherwise than completed.
 --
 -- No lock but that of its rows in pgwake.dependencies and its own new rows', so nobody
--- waits for whoever ends a job, and it can't deadlock. Whoever claims next looks at the
--- children: see open_children. Rides dependencies_pkey and jobs_live_pkey.
-create or replace function pgwake.free_children(parent_ids bigint[], have_failed boolean)
+-- waits for whoever ends a job, and it can't deadlock. Whoever claims next checks the
+-- children: see admit_children. Rides dependencies_pkey and jobs_live_pkey.
+create or replace function pgwake.flag_children(parent_ids bigint[], have_failed boolean)
 returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -17,28 +17,28 @@ declare
   v_queues text[];
 begin
   with gone as (
-    delete from pgwake.dependencies as d where d.parent_id = any (free_children.parent_ids)
+    delete from pgwake.dependencies as d where d.parent_id = any (flag_children.parent_ids)
     returning d.parent_id, d.child_id
   ),
-  looks as (
-    insert into pgwake.looks (queue, at, child_id, parent_id, has_failed)
-    select c.queue, pgwake.now(), c.id, c.parent_id, free_children.have_failed
+  flagged as (
+    insert into pgwake.rechecks (queue, at, child_id, parent_id, has_failed)
+    select c.queue, pgwake.now(), c.id, c.parent_id, flag_children.have_failed
     from (
       -- Who completed does not matter, who failed does: a child may have other parents by now. No join, since callers
       -- have set what joins there are.
       select g.child_id as id, min(g.parent_id) as parent_id,
         (select j.queue from pgwake.jobs_live as j where j.id = g.child_id) as queue
       from gone as g
-      group by g.child_id, case when free_children.have_failed then g.parent_id end
+      group by g.child_id, case when flag_children.have_failed then g.parent_id end
     ) as c
     where c.queue is not null
     returning queue
   )
-  select array_agg(distinct l.queue) into v_queues from looks as l;
+  select array_agg(distinct f.queue) into v_queues from flagged as f;
   perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
 end
 $$;
 
-comment on function pgwake.free_children is
-  'Internal: has the children of parents that have ended looked at.';
-revoke all on function pgwake.free_children from public;
+comment on function pgwake.flag_children is
+  'Internal: flags the children of parents that have ended for a recheck.';
+revoke all on function pgwake.flag_children from public;

@@ -1,6 +1,6 @@
 -- For explain_job: how many due jobs would be claimed before a due pending one, counted
--- up to 10,000. Steps through the lanes in use; rides jobs_claim_idx.
-create or replace function pgwake.explain_place(job pgwake.jobs_live)
+-- up to 10,000. Steps through the priority bands in use; rides jobs_claim_idx.
+create or replace function pgwake.explain_position(job pgwake.jobs_live)
 returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -10,17 +10,17 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-  v_lane int := case when job.crash_count >= 2 then 301 else -101 end;
+  v_band int := case when job.crash_count >= 2 then 301 else -101 end;
   v_end int := case when job.crash_count >= 2 then 503 else 302 end;
   v_priority int;
   v_found bigint;
   v_count bigint := 0;
 begin
   loop
-    select least(j.crash_count, 2) * 201 - j.priority, j.priority into v_lane, v_priority
+    select least(j.crash_count, 2) * 201 - j.priority, j.priority into v_band, v_priority
     from pgwake.jobs_live as j
     where j.queue = job.queue and j.status = 'pending'
-      and least(j.crash_count, 2) * 201 - j.priority > v_lane
+      and least(j.crash_count, 2) * 201 - j.priority > v_band
       and least(j.crash_count, 2) * 201 - j.priority < v_end
     order by least(j.crash_count, 2) * 201 - j.priority
     limit 1;
@@ -30,7 +30,7 @@ begin
     from (
       select from pgwake.jobs_live as j
       where j.queue = job.queue and j.status = 'pending'
-        and least(j.crash_count, 2) * 201 - j.priority = v_lane
+        and least(j.crash_count, 2) * 201 - j.priority = v_band
         and (j.run_at, j.id) < (
           case when v_priority > job.priority then pgwake.now() else job.run_at end,
           case when v_priority > job.priority then 9223372036854775807 else job.id end)
@@ -47,6 +47,6 @@ begin
 end
 $$;
 
-comment on function pgwake.explain_place is
+comment on function pgwake.explain_position is
   'Internal: for explain_job, how many due jobs come before one.';
-revoke all on function pgwake.explain_place from public;
+revoke all on function pgwake.explain_position from public;

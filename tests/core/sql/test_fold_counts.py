@@ -16,7 +16,7 @@ from support.sql.helpers import (
 SUMS = (
     "select queue, sum(enqueued), sum(completed), sum(failed), sum(cancelled),"
     " round(sum(queue_ms)::numeric, 3), round(sum(execution_ms)::numeric, 3)"
-    " from pgwake.tally_rows group by queue order by queue"
+    " from pgwake.count_rows group by queue order by queue"
 )
 
 
@@ -25,7 +25,7 @@ async def sums(db: Connection) -> list[tuple[object, ...]]:
 
 
 async def row_count(db: Connection) -> int:
-    count: int = await db.fetchval("select count(*) from pgwake.tally_rows")
+    count: int = await db.fetchval("select count(*) from pgwake.count_rows")
     return count
 
 
@@ -43,7 +43,7 @@ async def use(db: Connection) -> None:
 
 async def test_a_statement_that_inserts_is_one_row(db: Connection) -> None:
     await insert_many(db, 1000)
-    row = await db.fetchrow("select queue, enqueued from pgwake.tallies")
+    row = await db.fetchrow("select queue, enqueued from pgwake.counts")
 
     assert tuple(row or ()) == ("default", 1000)
     assert await row_count(db) == 1
@@ -53,14 +53,14 @@ async def test_a_batch_that_completes_is_one_row(db: Connection) -> None:
     await insert_many(db, 100)
     await call(db, "complete_jobs", **pairs(*await claim(db, 100)))
 
-    counts = "select count(*), sum(completed) from pgwake.tallies where completed > 0"
+    counts = "select count(*), sum(completed) from pgwake.counts where completed > 0"
     assert tuple(await db.fetchrow(counts) or ()) == (1, 100)
 
 
 async def test_a_fold_keeps_every_sum(db: Connection) -> None:
     await use(db)
     before = await sums(db)
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
 
     assert await sums(db) == before
     assert [row[1:5] for row in before] == [(7, 5, 1, 1)] * 2
@@ -69,10 +69,10 @@ async def test_a_fold_keeps_every_sum(db: Connection) -> None:
 async def test_half_a_minute_of_a_queue_becomes_one_row(db: Connection) -> None:
     async with db.transaction():  # the clock stands still
         await use(db)
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
 
     bins = (
-        "select queue, at = date_bin('30 s', at, '2000-01-01') from pgwake.tally_rows"
+        "select queue, at = date_bin('30 s', at, '2000-01-01') from pgwake.count_rows"
     )
     assert sorted(tuple(row) for row in await db.fetch(bins)) == [
         ("a", True),
@@ -88,24 +88,24 @@ async def test_what_is_older_than_six_minutes_becomes_one_row_for_ever(
         await set_clock(db, f"{minutes} minutes")
         await use(db)
         before = await sums(db)
-        await call(db, "fold_tallies")
+        await call(db, "fold_counts")
     await set_clock(db, "1 hour")
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
 
     assert await row_count(db) == 2
     assert await sums(db) == before
-    oldest = "select bool_and(at = '-infinity') from pgwake.tally_rows"
+    oldest = "select bool_and(at = '-infinity') from pgwake.count_rows"
     assert await db.fetchval(oldest)
 
 
 async def test_a_fold_with_nothing_to_do_touches_nothing(db: Connection) -> None:
     await use(db)
     await set_clock(db, "1 hour")
-    await call(db, "fold_tallies")
-    folded = "select ctid, xmin, * from pgwake.tally_sums"
+    await call(db, "fold_counts")
+    folded = "select ctid, xmin, * from pgwake.count_sums"
     before = await db.fetch(folded)
 
-    assert await call(db, "fold_tallies") == 0
+    assert await call(db, "fold_counts") == 0
     assert before
     assert await db.fetch(folded) == before
 
@@ -113,7 +113,7 @@ async def test_a_fold_with_nothing_to_do_touches_nothing(db: Connection) -> None
 async def test_averages_survive_a_fold(db: Connection) -> None:
     await use(db)
     before = await rows(db, "get_queue_stats")
-    await call(db, "fold_tallies")
+    await call(db, "fold_counts")
     after = await rows(db, "get_queue_stats")
 
     for old, new in zip(before, after, strict=True):
@@ -127,7 +127,7 @@ async def test_an_old_snapshot_keeps_its_sums(connect: Connect, db: Connection) 
     async with reader.transaction(isolation="repeatable_read"):
         before = await sums(reader)
         await use(db)
-        await call(db, "fold_tallies")
+        await call(db, "fold_counts")
         assert await sums(reader) == before
 
 
@@ -140,7 +140,7 @@ async def test_no_snapshot_sees_a_sum_in_the_middle_of_a_fold(
 
     async def fold() -> None:
         while not done.is_set():
-            await call(folder, "fold_tallies")
+            await call(folder, "fold_counts")
 
     async def watch() -> None:
         while not done.is_set():
@@ -167,7 +167,7 @@ async def test_two_folds_at_once_count_nothing_twice(
 
     async def fold(folder: Connection) -> None:
         for _ in range(10):
-            await call(folder, "fold_tallies")
+            await call(folder, "fold_counts")
 
     await asyncio.gather(*(fold(folder) for folder in folders))
     assert await sums(db) == before

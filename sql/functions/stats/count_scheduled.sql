@@ -1,16 +1,16 @@
 -- How many of a queue's pending jobs are not due yet, and since when the longest-due
 -- one of them has been due (null if none is). Internal, for get_queue_stats, which
--- knows from the tallies how many are pending: pending_rows.
+-- knows from the counts how many are pending: pending_rows.
 --
 -- Counts index entries from now on, at most 10,001: what is due later lies behind all
 -- that claims leave dead. Only if there are more it counts those that are due, as far,
 -- and only if there are more of these too it estimates, by what a hundred pages spread
--- over the table hold. Steps through the lanes in use, as a claim does. Rides
+-- over the table hold. Steps through the priority bands in use, as a claim does. Rides
 -- jobs_claim_idx.
 --
 -- Where the setting pgwake.exact_rows says how far to count, all queues share what the
 -- pages hold, since it is kept for the transaction: pgwake.later_share.
-create or replace function pgwake.look_at_pending(
+create or replace function pgwake.count_scheduled(
   queue text,
   pending_rows bigint,
   out scheduled_rows bigint,
@@ -29,8 +29,8 @@ declare
   v_bound constant int := coalesce(nullif(current_setting('pgwake.exact_rows', true), '')::int, 10000) + 1;
   v_is_shared constant boolean := current_setting('pgwake.exact_rows', true) <> '';
   v_now timestamptz := pgwake.now();
-  v_lanes int[] := '{}';  -- see jobs_claim_idx
-  v_lane int := -101;
+  v_bands int[] := '{}';  -- see jobs_claim_idx
+  v_band int := -101;
   v_run_at timestamptz;
   v_count bigint;
   v_due_rows bigint := 0;
@@ -41,21 +41,21 @@ begin
   is_estimate := false;
 
   loop
-    select least(j.crash_count, 2) * 201 - j.priority, j.run_at into v_lane, v_run_at
+    select least(j.crash_count, 2) * 201 - j.priority, j.run_at into v_band, v_run_at
     from pgwake.jobs_live as j
-    where j.queue = look_at_pending.queue and j.status = 'pending'
-      and least(j.crash_count, 2) * 201 - j.priority > v_lane
+    where j.queue = count_scheduled.queue and j.status = 'pending'
+      and least(j.crash_count, 2) * 201 - j.priority > v_band
     order by least(j.crash_count, 2) * 201 - j.priority, j.run_at
     limit 1;
     exit when not found;
-    v_lanes := v_lanes || v_lane;
+    v_bands := v_bands || v_band;
     oldest_run_at := least(oldest_run_at, v_run_at);
     continue when scheduled_rows >= v_bound;
     select count(*) into v_count
     from (
       select from pgwake.jobs_live as j
-      where j.queue = look_at_pending.queue and j.status = 'pending'
-        and least(j.crash_count, 2) * 201 - j.priority = v_lane and j.run_at > v_now
+      where j.queue = count_scheduled.queue and j.status = 'pending'
+        and least(j.crash_count, 2) * 201 - j.priority = v_band and j.run_at > v_now
       limit v_bound - scheduled_rows
     ) as c;
     scheduled_rows := scheduled_rows + v_count;
@@ -65,19 +65,19 @@ begin
     return;
   end if;
 
-  foreach v_lane in array v_lanes loop
+  foreach v_band in array v_bands loop
     exit when v_due_rows >= v_bound;
     select count(*) into v_count
     from (
       select from pgwake.jobs_live as j
-      where j.queue = look_at_pending.queue and j.status = 'pending'
-        and least(j.crash_count, 2) * 201 - j.priority = v_lane and j.run_at <= v_now
+      where j.queue = count_scheduled.queue and j.status = 'pending'
+        and least(j.crash_count, 2) * 201 - j.priority = v_band and j.run_at <= v_now
       limit v_bound - v_due_rows
     ) as c;
     v_due_rows := v_due_rows + v_count;
   end loop;
   if v_due_rows < v_bound then
-    scheduled_rows := look_at_pending.pending_rows - v_due_rows;
+    scheduled_rows := count_scheduled.pending_rows - v_due_rows;
     return;
   end if;
 
@@ -91,17 +91,17 @@ begin
         select format('(%s,%s)', b.page, o.place)::tid
         from (select distinct v_pages * n / 100 as page from generate_series(0, 99) as n) as b
         cross join generate_series(1, 20) as o(place)))
-      and (j.queue = look_at_pending.queue or v_is_shared) and j.status = 'pending';
+      and (j.queue = count_scheduled.queue or v_is_shared) and j.status = 'pending';
     if v_is_shared then
       perform set_config('pgwake.later_share', coalesce(v_share, 0.5)::text, true);
     end if;
   end if;
   scheduled_rows := least(
-    greatest((look_at_pending.pending_rows * coalesce(v_share, 0.5))::bigint, v_bound),
-    look_at_pending.pending_rows - v_bound);
+    greatest((count_scheduled.pending_rows * coalesce(v_share, 0.5))::bigint, v_bound),
+    count_scheduled.pending_rows - v_bound);
 end
 $$;
 
-comment on function pgwake.look_at_pending is
+comment on function pgwake.count_scheduled is
   'Internal: how many pending jobs are not due, and the longest-due one.';
-revoke all on function pgwake.look_at_pending from public;
+revoke all on function pgwake.count_scheduled from public;

@@ -17,7 +17,7 @@ MINUTE = timedelta(minutes=1)
 
 async def ask(db: Connection, queue: str = "default", **more: Any) -> Row:
     """The one row that a consumer gets."""
-    (row,) = await rows(db, "claim_or_park", queue=queue, **more)
+    (row,) = await rows(db, "claim_or_wait", queue=queue, **more)
     return row
 
 
@@ -250,7 +250,7 @@ async def test_a_poll_that_is_none_is_refused(
 
 async def test_a_queue_must_be_named(db: Connection) -> None:
     with refused("PW003"):
-        await call(db, "claim_or_park", queue=None)
+        await call(db, "claim_or_wait", queue=None)
 
 
 async def test_no_job_waits_for_the_poll(connect: Connect) -> None:

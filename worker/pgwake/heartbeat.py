@@ -5,10 +5,10 @@ from time import monotonic
 
 SILENT_SECONDS = 60.0
 
-_current: "ContextVar[Pulse | None]" = ContextVar("pulse", default=None)
+_current: "ContextVar[Heartbeat | None]" = ContextVar("heartbeat", default=None)
 
 
-class Pulse:
+class Heartbeat:
     """When a loop was last seen to go round; at first it rests.
 
     A loop that waits for the database goes round as long as its session tries again:
@@ -29,7 +29,7 @@ class Pulse:
         self._beat_at: float | None = None
 
     @classmethod
-    def current(cls) -> "Pulse | None":
+    def current(cls) -> "Heartbeat | None":
         """Return that of the loop which the running task is."""
         return _current.get()
 

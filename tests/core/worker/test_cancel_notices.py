@@ -78,9 +78,10 @@ async def test_a_job_that_has_not_begun_ends_as_cancelled_and_is_not_begun(
     @registry.job("step")
     async def step(job: Job) -> None:
         begun.append(job.id)
-        feed = worker._lifeline._watchdog._feeds[0]  # type: ignore[union-attr]
-        if not ahead and feed.ready:
-            ahead.append(feed.ready[-1].id)
+        watchdog = worker._lifeline._watchdog  # type: ignore[union-attr]
+        ready_jobs = watchdog._all_ready[0]
+        if not ahead and ready_jobs.jobs:
+            ahead.append(ready_jobs.jobs[-1].id)
             await go.wait()
 
     await insert_some(connection, "step", 500)
@@ -103,7 +104,7 @@ async def is_told(worker: Worker, job_id: int) -> None:
     """Wait until a job that a worker holds has been told to stop."""
 
     async def should_stop() -> bool:
-        held = list(worker._lifeline._renewal._holdings)  # type: ignore[union-attr]
+        held = list(worker._lifeline._renewal._held_jobs)  # type: ignore[union-attr]
         return any(job.should_stop for job in held if job.id == job_id)
 
     await wait_for(should_stop, WITHIN)

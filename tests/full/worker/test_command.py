@@ -264,8 +264,8 @@ async def test_the_command_of_a_worker_that_is_killed_is_killed_too(
     await gone(child)
 
 
-def wardens(pid: int) -> list[int]:
-    """The warden of a worker: a child that runs orphan_killer.py."""
+def orphan_killers(pid: int) -> list[int]:
+    """The orphan killer of a worker: a child that runs orphan_killer.py."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [
         int(child)
@@ -274,17 +274,17 @@ def wardens(pid: int) -> list[int]:
     ]
 
 
-async def test_a_warden_that_is_killed_is_replaced_and_knows_what_runs(
+async def test_an_orphan_killer_that_is_killed_is_replaced_and_knows_what_runs(
     start_worker: StartProcess, connection: Connection, tmp_path: Path
 ) -> None:
     process = await worker(start_worker, DEAF.format(tmp_path), "true", grace=0)
     await insert(connection, "a", max_attempts=1)
     child = await pid_in(tmp_path / "pid")
-    (first,) = wardens(process.children[0])
+    (first,) = orphan_killers(process.children[0])
     os.kill(first, signal.SIGKILL)
     await gone(first)
     await ended(connection, await insert(connection, "b"))
-    (second,) = wardens(process.children[0])
+    (second,) = orphan_killers(process.children[0])
     assert second != first
 
     os.kill(process.children[0], signal.SIGKILL)
@@ -309,5 +309,5 @@ async def test_no_zombie_is_left_and_no_file_open(
         await ended(connection, job_id)
 
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text()  # noqa: ASYNC240
-    assert children.split() == [str(warden) for warden in wardens(pid)]
+    assert children.split() == [str(killer) for killer in orphan_killers(pid)]
     assert entries(f"/proc/{pid}/fd") == files

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from full.worker.test_gate import supervised
+from full.worker.test_database_fit import supervised
 from pgwake import Job, Registry
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.jobs.registry import WEBHOOK_KIND

@@ -20,7 +20,7 @@ from pgwake.database.install import install
 from pgwake.doctor.examine import Examination
 from pgwake.errors import ConfigurationError
 from pgwake.finding import Finding
-from pgwake.observe.findings import Diagnosis
+from pgwake.observe.findings import FindingMetrics
 from pgwake.observe.metrics import Metrics
 from support import Connect, Connection, free_port, wait_for
 from support.sql import release
@@ -446,18 +446,18 @@ async def test_a_diagnosis_that_takes_too_long_is_given_up_and_what_is_old_vanis
 ) -> None:
     await set_queue(connection, "one", **POLICY)
     metrics = Metrics([])
-    diagnosis: Diagnosis = metrics.diagnosis
-    assert await diagnosis.look(connection, 1)
-    assert diagnosis.seconds == 60
+    findings: FindingMetrics = metrics.findings
+    assert await findings.look(connection, 1)
+    assert findings.seconds == 60
     assert Samples(metrics.render()).has("pgwake_findings")
-    assert await diagnosis.look(connection, 100_000)
-    assert diagnosis.seconds == 120
+    assert await findings.look(connection, 100_000)
+    assert findings.seconds == 120
 
     monkeypatch.setattr("pgwake.observe.findings.DEADLINE", 0.1)
     blocker = await connect()
     await blocker.execute("begin; lock table pgwake.installation")
-    assert not await diagnosis.look(connection, 1)
-    assert diagnosis.seconds == 120
+    assert not await findings.look(connection, 1)
+    assert findings.seconds == 120
     assert Samples(metrics.render()).has("pgwake_findings")
     monkeypatch.setattr("pgwake.observe.findings.FRESH_SECONDS", 0)
     assert not Samples(metrics.render()).has("pgwake_findings")

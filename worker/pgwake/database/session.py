@@ -17,7 +17,7 @@ from pgwake.database.connection import (
     is_transient,
 )
 from pgwake.errors import ConfigurationError
-from pgwake.heartbeat import Pulse
+from pgwake.heartbeat import Heartbeat
 
 T = TypeVar("T")
 
@@ -95,16 +95,16 @@ class Session:
             asyncpg.PostgresError: The statement was refused, and would be again.
         """
         failures = 0
-        pulse = Pulse.current()
-        if pulse is not None:
-            pulse.rest()
+        heartbeat = Heartbeat.current()
+        if heartbeat is not None:
+            heartbeat.rest()
         async with self._turn:
             if _lost_at.get(self.dsn, 0.0) > (self.answered_at or 0.0):
                 self.close()
             try:
                 while True:
-                    if pulse is not None:
-                        pulse.beat()
+                    if heartbeat is not None:
+                        heartbeat.beat()
                     try:
                         async with asyncio.timeout(self.timeout):
                             answer = await query(await self._connected())

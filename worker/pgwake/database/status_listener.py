@@ -27,7 +27,7 @@ TIMEOUT_SECONDS = 10.0
 NOT_OURS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 
-class Watcher:
+class StatusListener:
     """One session that listens and watches.
 
     Args:

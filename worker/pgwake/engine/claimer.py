@@ -15,8 +15,8 @@ from pgwake.database.session import Session
 from pgwake.database.statements.claim import Claim, claim_batch
 from pgwake.database.statements.finish import release_jobs
 from pgwake.engine.lifeline.notify_lock import Cause, Role, Wish
-from pgwake.engine.ready_jobs import Feed
-from pgwake.heartbeat import Pulse
+from pgwake.engine.ready_jobs import ReadyJobs
+from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.job import Job
 from pgwake.observe.metrics import Metrics
 
@@ -52,40 +52,42 @@ class Claimer:
     """The claim loop of one queue.
 
     Args:
-        feed: Where claimed jobs go.
+        ready_jobs: Where claimed jobs go.
         session: A session for claims; queues may share one.
         worker: The name to claim under.
         lease: How long a claim holds; None: the queue's own.
         poll_interval: Seconds between looks without having been woken.
-        holdings: The jobs that the process holds.
+        held_jobs: The jobs that the process holds.
         metrics: Where to count.
-        gate: Held while claiming; whoever holds it keeps all queues from claiming.
+        claim_lock: Held while claiming; whoever holds it keeps all queues from
+            claiming.
         wish: Called with what it wants of the queue's notify lock.
     """
 
     def __init__(
         self,
-        feed: Feed,
+        ready_jobs: ReadyJobs,
         session: Session,
         *,
         worker: str,
         lease: float | None,
         poll_interval: float,
-        holdings: set[Job],
+        held_jobs: set[Job],
         metrics: Metrics,
-        gate: asyncio.Lock,
+        claim_lock: asyncio.Lock,
         wish: Callable[[str, Wish], None],
     ) -> None:
-        self.feed = feed
+        self.ready_jobs = ready_jobs
         self._session = session
         self._worker = worker
         self._lease = None if lease is None else timedelta(seconds=lease)
         self._poll_interval = poll_interval
-        self._holdings = holdings
+        self._held_jobs = held_jobs
         self._metrics = metrics
-        self._gate = gate
-        self.pulse = Pulse(
-            f"the claims of queue {feed.queue}", max(poll_interval, session.timeout)
+        self._claim_lock = claim_lock
+        self.heartbeat = Heartbeat(
+            f"the claims of queue {ready_jobs.queue}",
+            max(poll_interval, session.timeout),
         )
         self._tell_wish = wish
         self._wish: Wish | None = None
@@ -117,12 +119,12 @@ class Claimer:
         """Let run() end, with no claim cut off: what one took would be nobody's."""
         self._stopping = True
         self._woken.set()
-        self.feed.room.set()
+        self.ready_jobs.room.set()
         self._want(Wish.WORK)
 
     async def run(self) -> None:
         """Claim until stopped."""
-        self.pulse.start()
+        self.heartbeat.start()
         while True:
             count = await self._room()
             if self._stopping:
@@ -152,13 +154,13 @@ class Claimer:
         )
         started = monotonic()
         try:
-            self.pulse.rest()
-            async with self._gate:
+            self.heartbeat.rest()
+            async with self._claim_lock:
                 return None if self._stopping else await self._claim(count)
         finally:
             self._claim_seconds = monotonic() - started
             slow.cancel()
-            self.pulse.beat()
+            self.heartbeat.beat()
 
     async def _claim(self, count: int, *, suspects: bool = False) -> Claim | None:
         """Claim, and hand over to the slots; None if the database refuses."""
@@ -167,7 +169,7 @@ class Claimer:
             claim = await self._session.call(
                 lambda connection: claim_batch(
                     connection,
-                    self.feed.queue,
+                    self.ready_jobs.queue,
                     count,
                     self._worker,
                     self._lease,
@@ -176,45 +178,45 @@ class Claimer:
                 )
             )
         except asyncpg.PostgresError as error:
-            self.pulse.is_refused = True
+            self.heartbeat.is_refused = True
             log.error(
                 "claim refused",
-                queue=self.feed.queue,
+                queue=self.ready_jobs.queue,
                 error=describe(error),
                 hint=error.hint,
             )
             return None
-        self.pulse.is_refused = False
+        self.heartbeat.is_refused = False
         self._metrics.claim_seconds.add((), monotonic() - started)
-        self._metrics.claim_succeeded.note((self.feed.queue,))
+        self._metrics.claim_succeeded.note((self.ready_jobs.queue,))
         self._is_limited = claim.is_limited
         if not suspects:
             self._cursor = claim.cursor
         jobs = Job.from_claim(claim, started)
-        self._holdings.update(jobs)
+        self._held_jobs.update(jobs)
         self._metrics.claimed(jobs)
-        self.feed.put(jobs)
+        self.ready_jobs.put(jobs)
         return claim
 
     async def _room(self) -> int:
         """Wait until a claim is worth it; how many jobs to ask for."""
-        feed = self.feed
+        ready_jobs = self.ready_jobs
         while True:
             ahead = self._prefetch()
-            room = feed.slots + feed.wanted + ahead - feed.held
-            if self._stopping or (room > 0 and len(feed.ready) <= ahead // 2):
-                self._claims.append((monotonic(), feed.finished))
+            room = ready_jobs.slots + ready_jobs.wanted + ahead - ready_jobs.held
+            if self._stopping or (room > 0 and len(ready_jobs.jobs) <= ahead // 2):
+                self._claims.append((monotonic(), ready_jobs.finished))
                 return min(room, MAX_BATCH)
-            feed.low_water = ahead // 2
-            feed.room.clear()
+            ready_jobs.low_water = ahead // 2
+            ready_jobs.room.clear()
             off_duty = asyncio.get_running_loop().call_later(
                 NO_ROOM_SECONDS, self._want, Wish.WORK
             )
             try:
                 async with asyncio.timeout(HOARD_SECONDS):
-                    await feed.room.wait()
+                    await ready_jobs.room.wait()
             except TimeoutError:
-                self.pulse.beat()
+                self.heartbeat.beat()
                 await self._give_back()
             finally:
                 off_duty.cancel()
@@ -224,16 +226,16 @@ class Claimer:
             return 0
         # By the last claim alone, a queue that starved while it waited for its answer
         # would look slow, and be let starve again; by the one before, one that slept.
-        now, finished = monotonic(), self.feed.finished
+        now, finished = monotonic(), self.ready_jobs.finished
         rate = max((finished - f) / max(now - at, 0.001) for at, f in self._claims)
         least, most = PREFETCH_SECONDS
         seconds = min(max(PREFETCH_CLAIMS * self._claim_seconds, least), most)
         return min(int(rate * seconds), MAX_PREFETCH)
 
     async def _give_back(self) -> None:
-        if monotonic() - self.feed.finished_at < HOARD_SECONDS:
+        if monotonic() - self.ready_jobs.finished_at < HOARD_SECONDS:
             return
-        if jobs := self.feed.take_back(gathered=False):
+        if jobs := self.ready_jobs.take_back(open_batches=False):
             outcomes = await self._session.call(
                 lambda connection: release_jobs(
                     connection,
@@ -242,14 +244,14 @@ class Claimer:
                     "unstarted",
                 )
             )
-            self._holdings.difference_update(jobs)
+            self._held_jobs.difference_update(jobs)
             for job, outcome in zip(jobs, outcomes, strict=True):
                 self._metrics.given_back(job, outcome, "unstarted")
 
     async def _rest(self, claim: Claim) -> None:
         """Sleep after a look that has found less than there was room for."""
-        if self.feed.has_stranger:
-            self.feed.has_stranger = False
+        if self.ready_jobs.saw_unknown_kind:
+            self.ready_jobs.saw_unknown_kind = False
             self._want(Wish.WORK)
             await asyncio.sleep(UNKNOWN_KIND_SECONDS)
         elif self._role is not Role.ON_DUTY:
@@ -298,9 +300,9 @@ class Claimer:
         try:
             async with asyncio.timeout(seconds_to_next if timer else poll):
                 await self._woken.wait()
-            self._metrics.woken(self.feed.queue, self._cause)
+            self._metrics.woken(self.ready_jobs.queue, self._cause)
         except TimeoutError:
-            self._metrics.woken(self.feed.queue, "timer" if timer else "poll")
+            self._metrics.woken(self.ready_jobs.queue, "timer" if timer else "poll")
             if not timer:
                 self._wish = None  # who is on duty may be gone: try for it anew
 
@@ -309,4 +311,4 @@ class Claimer:
             self._role = Role.ALONE
         if wish is not self._wish:
             self._wish = wish
-            self._tell_wish(self.feed.queue, wish)
+            self._tell_wish(self.ready_jobs.queue, wish)

@@ -18,7 +18,7 @@ from pgwake.database.statements.finish import (
     release_jobs,
 )
 from pgwake.engine.progress import Reports
-from pgwake.heartbeat import Pulse
+from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.job import Job
 from pgwake.jobs.problem import describe as describe_problem
 from pgwake.jobs.problem import type_of
@@ -57,13 +57,13 @@ Statement: TypeAlias = Callable[[Connection, Sequence[End]], Awaitable[list[str]
 class Finisher:
     """Buffers what became of jobs, and tells the database in order of arrival.
 
-    A job stays in the holdings, its lease kept up, until its end is written. A
+    A job stays in held_jobs, its lease kept up, until its end is written. A
     statement that fails for a passing reason is repeated under the fence, which changes
     no outcome.
 
     Args:
         session: A session of its own.
-        holdings: The jobs that the process holds.
+        held_jobs: The jobs that the process holds.
         metrics: Where to count.
         job_log: Where each job's line goes.
         reports: What is to be written of a job's progress before its end.
@@ -72,17 +72,17 @@ class Finisher:
     def __init__(
         self,
         session: Session,
-        holdings: set[Job],
+        held_jobs: set[Job],
         metrics: Metrics,
         job_log: JobLog,
         reports: Reports,
     ) -> None:
         self._session = session
-        self._holdings = holdings
+        self._held_jobs = held_jobs
         self._metrics = metrics
         self._job_log = job_log
         self._reports = reports
-        self.pulse = Pulse("the writing of ends", session.timeout)
+        self.heartbeat = Heartbeat("the writing of ends", session.timeout)
         self._ends: list[End] = []
         self._more = asyncio.Event()
         self._enough = asyncio.Event()
@@ -174,16 +174,16 @@ class Finisher:
         """Wait until everything that has arrived is written."""
         await self._written.wait()
 
-    def heir(self, session: Session) -> "Finisher":
+    def copy_for_exit(self, session: Session) -> "Finisher":
         """Return another with what is unwritten, for a thread that the loop can't stop.
 
         Both may write it: the fence lets each end count once.
         """
-        heir = Finisher(
-            session, self._holdings, self._metrics, self._job_log, self._reports
+        copy = Finisher(
+            session, self._held_jobs, self._metrics, self._job_log, self._reports
         )
-        heir._ends = list(self._ends)
-        return heir
+        copy._ends = list(self._ends)
+        return copy
 
     async def write_all(self) -> None:
         """Write until nothing is left."""
@@ -192,12 +192,12 @@ class Finisher:
 
     async def run(self) -> None:
         """Write for ever: at once after a pause, in batches while busy."""
-        self.pulse.start()
+        self.heartbeat.start()
         while True:
-            self.pulse.rest()
+            self.heartbeat.rest()
             await self._more.wait()
             started = monotonic()
-            self.pulse.beat()
+            self.heartbeat.beat()
             await self._flush()
             if not self._ends:
                 self._more.clear()
@@ -253,7 +253,7 @@ class Finisher:
         log.error("end refused", job=job.id, kind=job.kind, error=told)
         if isinstance(what, Release):
             # Its lease runs out and it is swept: late, but not lost.
-            self._holdings.discard(job)
+            self._held_jobs.discard(job)
             if job.run is not None:
                 job.run.decided(job.id, "refused")
         elif isinstance(what, Failure):
@@ -266,7 +266,7 @@ class Finisher:
 
     def _ended(self, end: End, outcome: str) -> None:
         job, seconds, what = end
-        self._holdings.discard(job)
+        self._held_jobs.discard(job)
         if outcome == "released" and isinstance(what, Release):
             self._metrics.released(job, what.reason)
             self._job_log.released(job, what.reason, seconds, what.delay)

@@ -21,7 +21,7 @@ class Quarantine:
     Args:
         claimers: One for each queue.
         session: Where to look for suspects.
-        gate: Held while a suspect runs, which keeps the claimers from claiming.
+        claim_lock: Held while a suspect runs, which keeps the claimers from claiming.
         poll_interval: Seconds between looks.
     """
 
@@ -30,12 +30,12 @@ class Quarantine:
         claimers: Sequence[Claimer],
         session: Session,
         *,
-        gate: asyncio.Lock,
+        claim_lock: asyncio.Lock,
         poll_interval: float,
     ) -> None:
         self._claimers = claimers
         self._session = session
-        self._gate = gate
+        self._claim_lock = claim_lock
         self._poll_interval = poll_interval
         self._stopping = asyncio.Event()
 
@@ -45,7 +45,7 @@ class Quarantine:
 
     async def run(self) -> None:
         """Look for suspects until stopped: the way of a worker without a supervisor."""
-        queues = [claimer.feed.queue for claimer in self._claimers]
+        queues = [claimer.ready_jobs.queue for claimer in self._claimers]
         while not self._stopping.is_set():
             wait = self._poll_interval
             with suppress(asyncpg.PostgresError):
@@ -60,7 +60,7 @@ class Quarantine:
 
     async def run_due(self) -> None:
         """Run every suspect that is due, each alone."""
-        async with self._gate:
+        async with self._claim_lock:
             await self._until_idle()
             for claimer in self._claimers:
                 while not self._stopping.is_set() and await claimer.claim_suspect():
@@ -68,7 +68,7 @@ class Quarantine:
 
     async def _until_idle(self) -> None:
         while (
-            any(claimer.feed.held for claimer in self._claimers)
+            any(claimer.ready_jobs.held for claimer in self._claimers)
             and not self._stopping.is_set()
         ):
             await asyncio.sleep(0.01)

@@ -9,7 +9,7 @@ from pgwake.jobs.job import Job
 from pgwake.pause import pause
 
 
-class Gathering:
+class OpenBatch:
     """The jobs that a batch has so far."""
 
     def __init__(self, first: Job, size: int) -> None:
@@ -36,7 +36,7 @@ class Gathering:
         return _emptied(self._jobs)
 
 
-class Feed:
+class ReadyJobs:
     """What stands between the claims of one queue and its slots.
 
     Slots take jobs from a deque: no task, stream or queue object a job. The lifeline's
@@ -54,41 +54,42 @@ class Feed:
         self.finished = 0
         self.finished_at = monotonic()
         self.low_water = 0
-        self.has_stranger = False  # a job whose kind nobody here handles was given back
-        self.ready: deque[Job] = deque()
+        # A job whose kind nobody here handles was given back.
+        self.saw_unknown_kind = False
+        self.jobs: deque[Job] = deque()
         self.room = asyncio.Event()
         self.room.set()
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._gatherings: dict[str, Gathering] = {}  # by kind
+        self._open_batches: dict[str, OpenBatch] = {}  # by kind
         self._closed = False
 
     @property
     def held(self) -> int:
         """How many jobs are ready or running."""
-        return self.busy + len(self.ready)
+        return self.busy + len(self.jobs)
 
     @property
     def wanted(self) -> int:
         """How many jobs batches take beyond those that slots do."""
-        return sum(gathering.wanted for gathering in self._gatherings.values())
+        return sum(batch.wanted for batch in self._open_batches.values())
 
     def put(self, jobs: Iterable[Job]) -> None:
         """Hand over claimed jobs; those that crashed before go first."""
-        if self._gatherings:
-            jobs = [job for job in jobs if not self._gather(job)]
+        if self._open_batches:
+            jobs = [job for job in jobs if not self._add_to_open_batch(job)]
         for job in jobs:
             if job.crash_count:
-                self.ready.appendleft(job)
+                self.jobs.appendleft(job)
             else:
-                self.ready.append(job)
-        for _ in range(min(len(self._idle), len(self.ready))):
+                self.jobs.append(job)
+        for _ in range(min(len(self._idle), len(self.jobs))):
             self._wake_one()
 
     async def take(self) -> Job | None:
-        """Wait for a job; None when the feed is closed. Release the slot after it."""
+        """Wait for a job; None when it is closed. Release the slot after it."""
         while True:
             try:
-                job = self.ready.popleft()
+                job = self.jobs.popleft()
             except IndexError:
                 if self._closed:
                     return None
@@ -98,7 +99,7 @@ class Feed:
                 await waiter
                 continue
             self.busy += 1
-            if len(self.ready) <= self.low_water:
+            if len(self.jobs) <= self.low_water:
                 self.room.set()
             return job
 
@@ -115,26 +116,26 @@ class Feed:
         """
         if first.crash_count:
             return [first]
-        gathering = self._gatherings[first.kind] = Gathering(first, size)
+        batch = self._open_batches[first.kind] = OpenBatch(first, size)
         try:
-            for job in _emptied(self.ready):
-                if not self._gather(job):
-                    self.ready.append(job)
-            if gathering.wanted:
+            for job in _emptied(self.jobs):
+                if not self._add_to_open_batch(job):
+                    self.jobs.append(job)
+            if batch.wanted:
                 self.room.set()
-                await pause(gathering.is_over, seconds)
+                await pause(batch.is_over, seconds)
         finally:
             # Once it is full, another slot may have begun the next one.
-            if self._gatherings.get(first.kind) is gathering:
-                del self._gatherings[first.kind]
-        jobs = gathering.take()
+            if self._open_batches.get(first.kind) is batch:
+                del self._open_batches[first.kind]
+        jobs = batch.take()
         self.finished += max(len(jobs) - 1, 0)
         return jobs
 
-    def _gather(self, job: Job) -> bool:
+    def _add_to_open_batch(self, job: Job) -> bool:
         """Put a job into the batch of its kind that waits for more, if there is one."""
-        gathering = self._gatherings.get(job.kind)
-        return gathering is not None and not job.crash_count and gathering.add(job)
+        batch = self._open_batches.get(job.kind)
+        return batch is not None and not job.crash_count and batch.add(job)
 
     def release_slot(self) -> None:
         """Say that the job that was taken has left its slot."""
@@ -142,16 +143,16 @@ class Feed:
         self.finished += 1
         self.finished_at = monotonic()
 
-    def take_back(self, *, gathered: bool = True) -> list[Job]:
+    def take_back(self, *, open_batches: bool = True) -> list[Job]:
         """Take away every job that no slot has begun; from any thread.
 
         Args:
-            gathered: Also those that a batch has so far.
+            open_batches: Also those that a batch has so far.
         """
-        jobs = _emptied(self.ready)
-        if gathered:
-            for gathering in list(self._gatherings.values()):
-                jobs += gathering.take()
+        jobs = _emptied(self.jobs)
+        if open_batches:
+            for batch in list(self._open_batches.values()):
+                jobs += batch.take()
         return jobs
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class WorkerReport:
     """What list_workers shows of a worker.
 
     Attributes:

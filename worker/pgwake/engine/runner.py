@@ -12,7 +12,7 @@ import structlog
 
 from pgwake.engine.calls import Calls
 from pgwake.engine.finisher import Finisher
-from pgwake.engine.ready_jobs import Feed
+from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.errors import InvalidPayloadError, InvalidValueError
 from pgwake.jobs.batch import Batch, Member, ends_of
 from pgwake.jobs.job import Job, Service
@@ -61,22 +61,22 @@ class Runner:
         self._look: asyncio.TimerHandle | None = None
         self._look_at = inf
 
-    def open(self, feed: Feed) -> None:
-        """Start the slots of a feed; they end when it is closed."""
-        for _ in range(feed.slots):
-            self._open_slot(feed)
+    def open(self, ready_jobs: ReadyJobs) -> None:
+        """Start the slots of a queue; they end when it is closed."""
+        for _ in range(ready_jobs.slots):
+            self._open_slot(ready_jobs)
 
-    def _open_slot(self, feed: Feed) -> None:
-        slot = asyncio.create_task(self._slot(feed))
+    def _open_slot(self, ready_jobs: ReadyJobs) -> None:
+        slot = asyncio.create_task(self._slot(ready_jobs))
         self._slots.add(slot)
-        slot.add_done_callback(functools.partial(self._slot_ended, feed))
+        slot.add_done_callback(functools.partial(self._slot_ended, ready_jobs))
 
-    def _slot_ended(self, feed: Feed, slot: "asyncio.Task[None]") -> None:
+    def _slot_ended(self, ready_jobs: ReadyJobs, slot: "asyncio.Task[None]") -> None:
         self._slots.discard(slot)
         broken = slot.cancelled() or slot.exception() is not None
         if broken and not self._is_closing:
-            log.error("slot broken by a handler, replaced", queue=feed.queue)
-            self._open_slot(feed)
+            log.error("slot broken by a handler, replaced", queue=ready_jobs.queue)
+            self._open_slot(ready_jobs)
 
     async def close(self, seconds: float) -> None:
         """End the slots; jobs whose handlers hold on for so long are left behind."""
@@ -89,17 +89,17 @@ class Runner:
         if self._slots:
             await asyncio.wait(self._slots, timeout=seconds)
 
-    async def _slot(self, feed: Feed) -> None:
-        """Run one job after the other until the feed is closed."""
+    async def _slot(self, ready_jobs: ReadyJobs) -> None:
+        """Run one job after the other until its queue is closed."""
         slot = asyncio.current_task()
         assert slot is not None  # noqa: S101, it is one
         rounds = 0
-        at_once = max(1, MAX_AT_ONCE // feed.slots)
-        while (job := await feed.take()) is not None:
+        at_once = max(1, MAX_AT_ONCE // ready_jobs.slots)
+        while (job := await ready_jobs.take()) is not None:
             try:
-                await self._run(job, slot, feed)
+                await self._run(job, slot, ready_jobs)
             finally:
-                feed.release_slot()
+                ready_jobs.release_slot()
             if slot.cancelling() and not self._is_closing:
                 await _calm(slot)
             rounds += 1
@@ -109,15 +109,17 @@ class Runner:
             while self._finisher.is_full:
                 await asyncio.sleep(0.01)
 
-    async def _run(self, job: Job, slot: "asyncio.Task[None]", feed: Feed) -> None:
+    async def _run(
+        self, job: Job, slot: "asyncio.Task[None]", ready_jobs: ReadyJobs
+    ) -> None:
         handler = self._registry.get(job.kind)
         if job.should_stop:  # before it has begun
             self._stopped(job, 0.0)
         elif handler is None:
-            feed.has_stranger = True
+            ready_jobs.saw_unknown_kind = True
             self._finisher.release(job, "unknown_kind")
         elif handler.batch is not None:
-            await self._run_batch(job, handler, handler.batch, slot, feed)
+            await self._run_batch(job, handler, handler.batch, slot, ready_jobs)
         elif monotonic() - job.renewed_at > job.lease_seconds:
             # This process stood still meanwhile: it may be another's by now.
             self._finisher.release(job, "unstarted")
@@ -194,11 +196,11 @@ class Runner:
         handler: Handler,
         batch: Batch,
         slot: "asyncio.Task[None]",
-        feed: Feed,
+        ready_jobs: ReadyJobs,
     ) -> None:
         """Run a job with others of its kind; what can't run leaves the rest alone."""
         jobs, items = [], []
-        taken = await feed.take_more(first, batch.size, batch.seconds)
+        taken = await ready_jobs.take_more(first, batch.size, batch.seconds)
         started = monotonic()
         for job in taken:
             if job.should_stop:

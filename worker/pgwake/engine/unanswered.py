@@ -1,4 +1,4 @@
-"""Strays: jobs that a claim of ours has taken, though its answer never came."""
+"""Unanswered claims: they have taken jobs, though their answer never came."""
 
 import asyncio
 from time import monotonic
@@ -17,7 +17,7 @@ log = structlog.get_logger()
 LOOK_SECONDS = 0.5
 
 
-class Strays:
+class UnansweredClaims:
     """Gives back what the database counts as ours, and we do not hold.
 
     A session that is lost in a claim's commit (a failover, a standby that does not
@@ -29,17 +29,21 @@ class Strays:
     Args:
         claims: The session of the claims.
         worker: The name that they claim under, never used twice.
-        holdings: The jobs that the process holds.
-        gate: Held while claiming: then no answer is on its way.
+        held_jobs: The jobs that the process holds.
+        claim_lock: Held while claiming: then no answer is on its way.
     """
 
     def __init__(
-        self, claims: Session, worker: str, holdings: set[Job], gate: asyncio.Lock
+        self,
+        claims: Session,
+        worker: str,
+        held_jobs: set[Job],
+        claim_lock: asyncio.Lock,
     ) -> None:
         self._claims = claims
         self._worker = worker
-        self._holdings = holdings
-        self._gate = gate
+        self._held_jobs = held_jobs
+        self._claim_lock = claim_lock
 
     async def run(self) -> None:
         """Look after each fault, for ever."""
@@ -58,23 +62,23 @@ class Strays:
             else:
                 continue
             try:
-                async with self._gate:
+                async with self._claim_lock:
                     await self._give_back()
             except asyncpg.PostgresError as error:
-                log.error("strays not given back", error=describe(error))
+                log.error("unanswered claims not given back", error=describe(error))
 
     async def _give_back(self) -> None:
-        # Before the look: what ends meanwhile is not to be taken for a stray.
-        held = {(job.id, job.lease_id) for job in list(self._holdings)}
+        # Before the look: what ends meanwhile is not to be taken for one.
+        held = {(job.id, job.lease_id) for job in list(self._held_jobs)}
         leases = await self._claims.call(
             lambda connection: leases_of(connection, self._worker)
         )
-        strays = [lease for lease in leases if lease not in held]
-        if strays:
-            job_ids, lease_ids = zip(*strays, strict=True)
+        unheld = [lease for lease in leases if lease not in held]
+        if unheld:
+            job_ids, lease_ids = zip(*unheld, strict=True)
             await self._claims.call(
                 lambda connection: release_jobs(
                     connection, job_ids, lease_ids, "unstarted"
                 )
             )
-            log.warning("claims without an answer given back", jobs=len(strays))
+            log.warning("unanswered claims given back", jobs=len(unheld))

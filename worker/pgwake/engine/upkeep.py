@@ -12,9 +12,9 @@ import structlog
 from pgwake.database.connection import MAX_BACKOFF_SECONDS, Connection, describe
 from pgwake.database.session import Session
 from pgwake.database.statements.upkeep import Crashed, maintain
-from pgwake.engine.report import Presence
+from pgwake.engine.report import WorkerReport
 from pgwake.engine.scheduler import Scheduler
-from pgwake.heartbeat import Pulse
+from pgwake.heartbeat import Heartbeat
 from pgwake.observe.findings import DIAGNOSE_SECONDS
 from pgwake.observe.health import Health
 from pgwake.observe.metrics import Metrics
@@ -49,7 +49,7 @@ class Upkeep:
         health: Where it is noted whether the database fits: without that it rests.
         metrics: Where crashes and ticks are counted.
         sampler: What it asks for the gauges.
-        presence: What the worker reports of itself.
+        worker_report: What the worker reports of itself.
         renewal_interval: Seconds; a session sweeps only when it has been up for as
             long, and for the longest pause of a reconnect, so that after an outage of
             the database the others can renew before.
@@ -61,15 +61,15 @@ class Upkeep:
         health: Health,
         metrics: Metrics,
         sampler: Sampler,
-        presence: Presence,
+        worker_report: WorkerReport,
         renewal_interval: float,
     ) -> None:
         self._session = session
-        self.pulse = Pulse("the upkeep", session.timeout)
+        self.heartbeat = Heartbeat("the upkeep", session.timeout)
         self._health = health
         self._metrics = metrics
         self._sampler = sampler
-        self._presence = presence
+        self._worker_report = worker_report
         self._renewal_interval = renewal_interval
         self._scheduler = Scheduler(session, metrics)
         self._is_behind = False
@@ -89,9 +89,9 @@ class Upkeep:
         due["report"] = due["sample"] = now
         for step in every:
             self._metrics.upkeep_succeeded.note((step,))
-        self.pulse.start()
+        self.heartbeat.start()
         while True:
-            self.pulse.beat()
+            self.heartbeat.beat()
             step = min(due, key=lambda name: due[name])
             await asyncio.sleep(max(due[step] - monotonic(), 0))
             if self._health.misfit is not None:
@@ -106,7 +106,7 @@ class Upkeep:
             if step == "sample":
                 wait = max(wait, self._sampler.seconds)
             elif step == "diagnose":
-                wait = max(wait, self._metrics.diagnosis.seconds)
+                wait = max(wait, self._metrics.findings.seconds)
             elif step == "retention" and self._is_behind:
                 self._is_behind = False  # unless the next one says so again
                 wait = BEHIND_SECONDS
@@ -115,12 +115,12 @@ class Upkeep:
     async def _do(self, step: str) -> bool:
         """Do a step; whether it has been done, and not left to somebody else."""
         if step == "report":
-            await self._session.call(self._presence.report)
+            await self._session.call(self._worker_report.report)
         elif step == "sample":
             return await self._session.call(self._sampler.sample)
         elif step == "diagnose":
             return await self._session.call(
-                lambda connection: self._metrics.diagnosis.look(
+                lambda connection: self._metrics.findings.look(
                     connection, self._sampler.worker_count
                 )
             )

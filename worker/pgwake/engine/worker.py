@@ -22,18 +22,18 @@ from pgwake.engine.lifeline.renewal import renewal_interval
 from pgwake.engine.lifeline.thread import Lifeline
 from pgwake.engine.progress import Reports
 from pgwake.engine.quarantine import Quarantine
-from pgwake.engine.ready_jobs import Feed
-from pgwake.engine.report import Presence
+from pgwake.engine.ready_jobs import ReadyJobs
+from pgwake.engine.report import WorkerReport
 from pgwake.engine.runner import Runner
 from pgwake.engine.service import Service
-from pgwake.engine.unanswered import Strays
+from pgwake.engine.unanswered import UnansweredClaims
 from pgwake.engine.upkeep import Upkeep
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.job import Job
 from pgwake.jobs.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
 from pgwake.jobs.registry import registry as default_registry
 from pgwake.jsontext import dumps
-from pgwake.observe.database_fit import Gate
+from pgwake.observe.database_fit import DatabaseFit
 from pgwake.observe.health import Health
 from pgwake.observe.joblog import JobLog
 from pgwake.observe.metrics import Metrics
@@ -62,7 +62,8 @@ class Worker:
     leases run out instead), kills it when it is stuck, or ends it over a handler that
     can't be stopped. Jobs that crashed twice run only while it has nothing else to do.
     And one that starts on a database that does not fit raises, so that the application
-    hears of it; under the supervisor it waits. While they work both wait: see Gate.
+    hears of it; under the supervisor it waits. While they work both wait: see
+    DatabaseFit.
 
     Args:
         settings: What to work on.
@@ -127,7 +128,7 @@ class Worker:
         Raises:
             ConfigurationError: No handlers, one that its process would not find, no
                 database URL, or the HTTP port is taken. Without a supervisor also: the
-                database does not fit when it starts, see Gate.
+                database does not fit when it starts, see DatabaseFit.
         """
         if not self.registry.kinds:
             raise ConfigurationError(
@@ -151,34 +152,37 @@ class Worker:
 
     async def _work(self, claims: Session, ends: Session, chores: Session) -> None:
         settings = self.settings
-        holdings: set[Job] = set()
+        held_jobs: set[Job] = set()
         job_log = JobLog(settings.log_jobs_per_second)
         reports = Reports(ends)
         health = Health(claims, ends, chores)
-        finisher = Finisher(ends, holdings, self.metrics, job_log, reports)
-        gate = Gate(chores, health, settings.environment, self._stopping)
+        finisher = Finisher(ends, held_jobs, self.metrics, job_log, reports)
+        database_fit = DatabaseFit(chores, health, settings.environment, self._stopping)
         claimers = [
             Claimer(
-                Feed(name, 1 if self._suspects else slots),
+                ReadyJobs(name, 1 if self._suspects else slots),
                 claims,
                 worker=self.name,
                 lease=settings.lease,
                 poll_interval=settings.poll_interval,
-                holdings=holdings,
+                held_jobs=held_jobs,
                 metrics=self.metrics,
-                gate=gate.lock,
+                claim_lock=database_fit.lock,
                 wish=lambda *wish: lifeline.wish(*wish),  # noqa: PLW0108, it is made later
             )
             for name, slots in self.queues.items()
         ]
         quarantine = Quarantine(
-            claimers, chores, gate=gate.lock, poll_interval=settings.poll_interval
+            claimers,
+            chores,
+            claim_lock=database_fit.lock,
+            poll_interval=settings.poll_interval,
         )
-        strays = Strays(claims, self.name, holdings, gate.lock)
-        feeds = [claimer.feed for claimer in claimers]
-        self._show_slots(feeds)
+        unanswered = UnansweredClaims(claims, self.name, held_jobs, database_fit.lock)
+        all_ready = [claimer.ready_jobs for claimer in claimers]
+        self._show_slots(all_ready)
 
-        by_queue = {claimer.feed.queue: claimer for claimer in claimers}
+        by_queue = {claimer.ready_jobs.queue: claimer for claimer in claimers}
 
         def tell_claimer(name: str, role: Role, cause: Cause | None) -> None:
             by_queue[name].tell(role, cause)
@@ -192,8 +196,8 @@ class Worker:
         self._lifeline = lifeline = Lifeline(
             settings,
             self.name,
-            holdings=holdings,
-            feeds=feeds,
+            held_jobs=held_jobs,
+            all_ready=all_ready,
             finisher=finisher,
             health=health,
             metrics=self.metrics,
@@ -203,21 +207,21 @@ class Worker:
             beat_fd=self._beat_fd,
             http_port=self._http_port,
         )
-        presence = Presence(self.name, list(self.queues), self.registry.kinds)
+        worker_report = WorkerReport(self.name, list(self.queues), self.registry.kinds)
         upkeep = Upkeep(
             chores,
             health,
             self.metrics,
             sampler,
-            presence,
+            worker_report,
             renewal_interval(settings.lease or DEFAULT_LEASE),
         )
-        health.pulses += [
-            *(claimer.pulse for claimer in claimers),
-            finisher.pulse,
-            upkeep.pulse,
+        health.heartbeats += [
+            *(claimer.heartbeat for claimer in claimers),
+            finisher.heartbeat,
+            upkeep.heartbeat,
         ]
-        slots = sum(feed.slots for feed in feeds)
+        slots = sum(ready_jobs.slots for ready_jobs in all_ready)
         threads = ThreadPoolExecutor(slots, "pgwake-job")
         processes = Processes(settings, self.name, has_own_log=self._supervised)
         service = Service(
@@ -237,12 +241,14 @@ class Worker:
         )
         try:
             await lifeline.start()
-            if not await self._may_start(gate):
+            if not await self._may_start(database_fit):
                 return
             await self._declare(chores)
             log.info(
                 "worker started",
-                queues=",".join(f"{feed.queue}:{feed.slots}" for feed in feeds),
+                queues=",".join(
+                    f"{ready_jobs.queue}:{ready_jobs.slots}" for ready_jobs in all_ready
+                ),
                 kinds=len(self.registry.kinds),
                 http_port=self._http_port,
                 suspects=self._suspects,
@@ -252,11 +258,11 @@ class Worker:
                 tasks.start_soon(finisher.run)
                 tasks.start_soon(reports.run)
                 tasks.start_soon(upkeep.run)
-                tasks.start_soon(strays.run)
-                for feed in feeds:
-                    runner.open(feed)
+                tasks.start_soon(unanswered.run)
+                for ready_jobs in all_ready:
+                    runner.open(ready_jobs)
                 async with anyio.create_task_group() as claiming:
-                    claiming.start_soon(gate.run)
+                    claiming.start_soon(database_fit.run)
                     if self._suspects:
                         claiming.start_soon(self._quarantine_only, quarantine)
                     else:
@@ -271,8 +277,8 @@ class Worker:
                     deadline = anyio.current_time() + CLAIM_DEADLINE
                     claiming.cancel_scope.deadline = deadline
                 for claimer in claimers:
-                    claimer.pulse.rest()
-                await self._drain(feeds, finisher, runner)
+                    claimer.heartbeat.rest()
+                await self._drain(all_ready, finisher, runner)
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
@@ -281,24 +287,24 @@ class Worker:
                 await runner.close(0.0 if self._supervised else CLOSE_SECONDS)
                 await processes.close()
                 service.close()
-                await presence.leave(chores)
+                await worker_report.leave(chores)
                 await lifeline.stop()
             threads.shutdown(wait=False, cancel_futures=True)
             job_log.summarise()
-            log.info("worker stopped", left=len(holdings))
+            log.info("worker stopped", left=len(held_jobs))
 
     async def _quarantine_only(self, quarantine: Quarantine) -> None:
         await quarantine.run_due()
         self.stop()
 
     async def _drain(
-        self, feeds: list[Feed], finisher: Finisher, runner: Runner
+        self, all_ready: list[ReadyJobs], finisher: Finisher, runner: Runner
     ) -> None:
         """Give back what has not begun; wait for, then cut short, what has."""
-        for feed in feeds:
-            for job in feed.take_back():
+        for ready_jobs in all_ready:
+            for job in ready_jobs.take_back():
                 finisher.release(job, "unstarted")
-            feed.close()
+            ready_jobs.close()
         log.info("worker stopping", running=len(runner.running))
         await self._until_idle(runner, self.settings.grace, self._at_once)
         for job in list(runner.running):
@@ -317,17 +323,19 @@ class Worker:
             while runner.running and not (cut_short and cut_short.is_set()):
                 await asyncio.sleep(0.01)
 
-    def _show_slots(self, feeds: list[Feed]) -> None:
-        for feed in feeds:
-            self.metrics.claim_succeeded.note((feed.queue,))
-            self.metrics.slots.labels(feed.queue).set(feed.slots)
-            self.metrics.busy_slots.labels(feed.queue).set_function(
-                lambda feed=feed: feed.busy  # type: ignore[misc]
+    def _show_slots(self, all_ready: list[ReadyJobs]) -> None:
+        for ready_jobs in all_ready:
+            self.metrics.claim_succeeded.note((ready_jobs.queue,))
+            self.metrics.slots.labels(ready_jobs.queue).set(ready_jobs.slots)
+            self.metrics.busy_slots.labels(ready_jobs.queue).set_function(
+                lambda ready_jobs=ready_jobs: ready_jobs.busy  # type: ignore[misc]
             )
 
-    async def _may_start(self, gate: Gate) -> bool:
+    async def _may_start(self, database_fit: DatabaseFit) -> bool:
         """Wait until the database fits; whether that was before the stop."""
-        check = asyncio.create_task(gate.wait() if self._supervised else gate.check())
+        check = asyncio.create_task(
+            database_fit.wait() if self._supervised else database_fit.check()
+        )
         stopped = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({check, stopped}, return_when="FIRST_COMPLETED")

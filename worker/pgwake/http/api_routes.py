@@ -5,7 +5,7 @@ from starlette.routing import Route
 from pgwake.http import openapi, stream
 from pgwake.http.api import failed, history, jobs, push, queues, workers
 from pgwake.http.assets import page_routes
-from pgwake.http.context import Desk
+from pgwake.http.context import ApiContext
 
 OPERATIONS = (
     *queues.OPERATIONS,
@@ -17,11 +17,11 @@ OPERATIONS = (
 )
 
 
-def api_routes(desk: Desk, token: bytes) -> list[Route]:
+def api_routes(context: ApiContext, token: bytes) -> list[Route]:
     """Return the routes, for who has the token."""
     return [
-        *(operation.route(desk, token) for operation in OPERATIONS),
+        *(operation.route(context, token) for operation in OPERATIONS),
         openapi.route(token, OPERATIONS),
-        stream.route(desk.hub, token),
+        stream.route(context.fanout, token),
         *page_routes(),
     ]

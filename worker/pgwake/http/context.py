@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pgwake.http.events import Hub
+from pgwake.http.events import EventFanout
 from pgwake.http.pool import Pool
 from pgwake.observe.health import Health
 from pgwake.observe.history import History
@@ -11,7 +11,7 @@ from pgwake.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ApiContext:
     """What the application works with.
 
     Attributes:
@@ -20,7 +20,7 @@ class Desk:
         health: What /healthz and /readyz answer from.
         history: The last samples of the queues.
         pool: The API's connections to the database.
-        hub: Whose events /api/events tells.
+        fanout: Whose events /api/events tells.
     """
 
     settings: Settings
@@ -28,7 +28,7 @@ class Desk:
     health: Health
     history: History
     pool: Pool
-    hub: Hub
+    fanout: EventFanout
 
     @property
     def token(self) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The hub: status changes, heard once a process and told to many clients."""
+"""The fan-out: status changes, heard once a process and told to many clients."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import structlog
 
 from pgwake.database.pooler import PooledError
-from pgwake.database.status_listener import NOT_OURS, Watcher
+from pgwake.database.status_listener import NOT_OURS, StatusListener
 from pgwake.pause import pause
 
 log = structlog.get_logger()
@@ -36,7 +36,7 @@ class Event(NamedTuple):
     data: str
 
 
-class Hub:
+class EventFanout:
     """Holds one session that watches, while there are clients, and a ring of events.
 
     An unbroken time of hearing is an epoch, and so is one of not hearing. Events are
@@ -51,7 +51,7 @@ class Hub:
     """
 
     def __init__(self, url: str, name: str) -> None:
-        self._watcher = Watcher(url, name, hear=self._hear, tell=self._tell)
+        self._listener = StatusListener(url, name, hear=self._hear, tell=self._tell)
         self._ring: list[Event | None] = [None] * RING
         self._count = 0
         self._epoch = ""
@@ -103,7 +103,7 @@ class Hub:
     async def follow(
         self, queue: str | None, last_id: str | None
     ) -> AsyncIterator[str]:
-        """Tell one client, as text/event-stream, until the hub ends.
+        """Tell one client, as text/event-stream, until the fan-out ends.
 
         Args:
             queue: Whose events to tell; None: those of all queues.
@@ -164,7 +164,7 @@ class Hub:
         was_told = False
         while True:
             try:
-                await self._watcher.run()
+                await self._listener.run()
             except PooledError:
                 self._begin("poll", "pooler")
                 report = log.debug if was_told else log.warning

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pgwake.http import body, problems
-from pgwake.http.context import Desk
+from pgwake.http.context import ApiContext
 from pgwake.http.problems import ProblemError
 from pgwake.http.refusals import problem_of
 from pgwake.http.token import Handler, guarded
@@ -78,23 +78,23 @@ class Operation(Generic[P, B]):
     summary: str
     parameters: type[P]
     answer: type[BaseModel]
-    do: Callable[[Desk, Asked[P, B]], Awaitable[str]]
+    do: Callable[[ApiContext, Asked[P, B]], Awaitable[str]]
     body: "TypeAdapter[B] | None" = None
     is_body_optional: bool = False
     status: int = 200
     problems: tuple[int, ...] = ()
 
-    def route(self, desk: Desk, token: bytes) -> Route:
+    def route(self, context: ApiContext, token: bytes) -> Route:
         """Return the route that does it for who has the token."""
-        handler = guarded(token, self._handler(desk))
+        handler = guarded(token, self._handler(context))
         path = self.path.replace("{name}", "{name:queue_name}")
         return Route(path, handler, methods=[self.method])
 
-    def _handler(self, desk: Desk) -> Handler:
+    def _handler(self, context: ApiContext) -> Handler:
         async def handle(request: Request) -> Response:
             try:
-                asked = await self._read(request, desk.settings.http_max_body)
-                text = await _while_connected(request, self.do(desk, asked))
+                asked = await self._read(request, context.settings.http_max_body)
+                text = await _while_connected(request, self.do(context, asked))
             except Exception as error:  # noqa: BLE001, each becomes an answer
                 return problems.answer(problem_of(error))
             return Response(text, self.status, problems.HEADERS, "application/json")

@@ -13,13 +13,13 @@ from pgwake.database.connection import Connection, describe
 from pgwake.database.session import Session
 from pgwake.database.statements.install import is_read_only
 from pgwake.errors import ConfigurationError
-from pgwake.heartbeat import Pulse
+from pgwake.heartbeat import Heartbeat
 from pgwake.http.app import application
-from pgwake.http.context import Desk
-from pgwake.http.events import Hub
+from pgwake.http.context import ApiContext
+from pgwake.http.events import EventFanout
 from pgwake.http.pool import Pool
 from pgwake.http.server import bind, serve
-from pgwake.observe.database_fit import Gate
+from pgwake.observe.database_fit import DatabaseFit
 from pgwake.observe.health import Health
 from pgwake.observe.metrics import Metrics
 from pgwake.observe.sampler import SAMPLE_SECONDS, Sampler
@@ -45,8 +45,8 @@ class Web:
             settings.dsn, self._application_name, "samples", settings.query_timeout
         )
         self._health = Health(self._session)
-        self._pulse = Pulse("the samples", settings.query_timeout)
-        self._health.pulses = [self._pulse]
+        self._heartbeat = Heartbeat("the samples", settings.query_timeout)
+        self._health.heartbeats = [self._heartbeat]
         self._metrics = Metrics([])
         for of_workers in (self._metrics.listener_up, self._metrics.loop_lag):
             self._metrics.registry.unregister(of_workers)
@@ -55,7 +55,7 @@ class Web:
         )
         self._sampler = Sampler(self._metrics)
         self._stopping = asyncio.Event()
-        self._gate = Gate(
+        self._database_fit = DatabaseFit(
             self._session, self._health, settings.environment, self._stopping
         )
 
@@ -76,32 +76,32 @@ class Web:
             )
         listening = bind(settings.http_host, settings.http_port)
         name = self._application_name
-        desk = Desk(
+        context = ApiContext(
             settings,
             self._metrics,
             self._health,
             self._sampler.history,
             Pool(settings.dsn, name, settings.query_timeout),
-            Hub(settings.listen_dsn, name),
+            EventFanout(settings.listen_dsn, name),
         )
         log.info(
             "serving",
             host=settings.http_host,
             port=settings.http_port,
-            has_api=desk.token is not None,
+            has_api=context.token is not None,
         )
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = [
-                    tasks.create_task(serve(application(desk), listening)),
-                    tasks.create_task(desk.hub.run()),
+                    tasks.create_task(serve(application(context), listening)),
+                    tasks.create_task(context.fanout.run()),
                     tasks.create_task(self._look()),
                 ]
                 await self._stopping.wait()
                 for task in running:
                     task.cancel()
         finally:
-            desk.pool.close()
+            context.pool.close()
             self._session.close()
             log.info("serving ended")
 
@@ -109,10 +109,10 @@ class Web:
         """Look for ever whether the database can be used, and what stands in it."""
         sample_at = monotonic()
         self._metrics.upkeep_succeeded.note(("sample",))
-        self._pulse.start()
+        self._heartbeat.start()
         while True:
-            self._pulse.beat()
-            await self._gate.look()
+            self._heartbeat.beat()
+            await self._database_fit.look()
             await self._ask(self._check)
             if self._health.misfit is None and monotonic() >= sample_at:
                 await self._ask(self._sample)

@@ -8,7 +8,7 @@ from pgwake.address import Rule
 from pgwake.database.session import Session
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
-from pgwake.kinds.exec import Command, Warden
+from pgwake.kinds.exec import Command, OrphanKiller
 from pgwake.kinds.http import Endpoint, HttpClient, host_of
 from pgwake.kinds.webhook import Webhook
 from pgwake.settings import Settings
@@ -52,7 +52,7 @@ def _register_endpoints(registry: Registry, settings: Settings) -> None:
 
 
 def _register_commands(registry: Registry, settings: Settings) -> None:
-    warden = Warden()
+    orphan_killer = OrphanKiller()
     for kind, text in settings.exec_handlers.items():
         words = shlex.split(text)
         program = shutil.which(words[0])
@@ -66,6 +66,6 @@ def _register_commands(registry: Registry, settings: Settings) -> None:
             # A job that holds on for longer than cancel_grace costs its process.
             grace=settings.cancel_grace / 2,
             kept=settings.exec_environment,
-            warden=warden,
+            orphan_killer=orphan_killer,
         )
         registry.job(kind)(command.handle)

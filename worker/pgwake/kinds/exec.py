@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from pgwake.jobs.job import Job
 from pgwake.jobs.outcomes import Discard, Retry
-from pgwake.kinds import orphan_killer as warden
+from pgwake.kinds import orphan_killer
 from pgwake.kinds.result_body import MAX_BYTES, result_of
 from pgwake.tracing import tracing
 
@@ -33,7 +33,7 @@ _GATE = ("/bin/sh", "-c", 'read -r PGWAKE_GO && exec "$@"', "sh")
 _SECRETS = ("PG", "DATABASE_URL")  # PGPASSWORD, PGWAKE_DATABASE_URL, ...
 
 
-class Warden:
+class OrphanKiller:
     """The process that kills the groups of commands should this one die.
 
     What has left its group (setsid) is not covered.
@@ -60,7 +60,7 @@ class Warden:
                 return
         # Isolated: nothing in the environment is to be imported.
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", warden.__file__],
+            [sys.executable, "-I", "-S", orphan_killer.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -82,7 +82,7 @@ class Command:
         words: The program, by its path, and its arguments; no shell reads them.
         grace: Seconds from SIGTERM to SIGKILL.
         kept: Variables that it gets though they may be secrets of the worker's.
-        warden: Who kills it when this process dies.
+        orphan_killer: Who kills it when this process dies.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Command:
         *,
         grace: float,
         kept: Collection[str],
-        warden: Warden,
+        orphan_killer: OrphanKiller,
     ) -> None:
         self._words = words
         self._grace = grace
-        self._warden = warden
+        self._orphan_killer = orphan_killer
         self._environment = {
             name: value
             for name, value in os.environ.items()
@@ -118,8 +118,8 @@ class Command:
             raise Retry(reason=told) from None
         group = transport.get_pid()
         try:
-            self._warden.watch(group)
-            run.feed(transport, b"\n" + job.payload_text.encode())
+            self._orphan_killer.watch(group)
+            run.send_stdin(transport, b"\n" + job.payload_text.encode())
             await run.exited.wait()
             with suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_SECONDS):
@@ -127,7 +127,7 @@ class Command:
         finally:
             await _to_the_end(self._end(run, group))
             run.close(transport)
-            self._warden.forget(group)
+            self._orphan_killer.forget(group)
         code = transport.get_returncode()
         assert code is not None  # noqa: S101, it has exited
         if code == 0:
@@ -163,7 +163,7 @@ class _Run(asyncio.SubprocessProtocol):
         self.closed = asyncio.Event()
         self._open = {0, 1, 2}
 
-    def feed(self, transport: asyncio.SubprocessTransport, data: bytes) -> None:
+    def send_stdin(self, transport: asyncio.SubprocessTransport, data: bytes) -> None:
         """Write its stdin, as fast as it reads; it need not."""
         stdin = _stdin(transport)
         if not stdin.is_closing():  # it may be over already

@@ -87,7 +87,7 @@ _OF_DATABASE = (
 )
 
 
-class Survey(Collector):
+class DatabaseMetrics(Collector):
     """Shows a sample until it is a minute old: neither 0 nor for ever.
 
     One thread shows, any thread may collect. A series ends with its queue. The counters

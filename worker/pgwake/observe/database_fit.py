@@ -1,4 +1,4 @@
-"""The gate: while the database does not fit its worker, nothing is claimed."""
+"""Database fit: while the database does not fit its worker, nothing is claimed."""
 
 import asyncio
 import random
@@ -22,8 +22,8 @@ SHUT_SECONDS = 3.0  # while it does not: by itself that may change at any time
 SAY_SECONDS = 60.0  # after which what does not fit is said again
 
 
-class Gate:
-    """Looks whether the database fits, and shuts while it does not.
+class DatabaseFit:
+    """Looks whether the database fits, and keeps claims from it while it does not.
 
     It does not without our schema, with one that does not serve this version, as a copy
     that nobody has adopted, and as another environment's. A restart would help none of
@@ -106,10 +106,10 @@ class Gate:
         if problem is None:
             self._is_first = False
             if self._said is not None:
-                log.info("database fits")
+                log.info("schema matches")
         elif problem != self._said or monotonic() >= self._say_at:
             self._say_at = monotonic() + SAY_SECONDS
-            log.error("database does not fit", problem=problem)
+            log.error("schema mismatch", problem=problem)
         self._said = problem
 
 

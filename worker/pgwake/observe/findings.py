@@ -20,7 +20,7 @@ DEADLINE = 2.0  # seconds that the server may take
 log = structlog.get_logger()
 
 
-class Diagnosis(Collector):
+class FindingMetrics(Collector):
     """Asks how much is wrong, and shows it for five minutes. Any thread may collect.
 
     Attributes:

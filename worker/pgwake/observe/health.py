@@ -3,7 +3,7 @@
 from time import monotonic
 
 from pgwake.database.session import Session
-from pgwake.heartbeat import Pulse
+from pgwake.heartbeat import Heartbeat
 
 MAIN_LAG_SECONDS = 10.0
 DATABASE_SECONDS = 15.0
@@ -23,7 +23,7 @@ class Health:
         misfit: Why the database can't be worked with, as it was when it was looked
             at last, and what to do; None: it can.
         is_read_only: Whether the database said so, where it was asked.
-        pulses: The loops that have to go round.
+        heartbeats: The loops that have to go round.
     """
 
     def __init__(self, *sessions: Session) -> None:
@@ -31,7 +31,7 @@ class Health:
         self.is_draining = False
         self.misfit: str | None = _SILENT  # until the first look
         self.is_read_only = False
-        self.pulses: list[Pulse] = []
+        self.heartbeats: list[Heartbeat] = []
         self._sessions = sessions
 
     @property
@@ -40,9 +40,9 @@ class Health:
         if self.main_lag > MAIN_LAG_SECONDS:
             return [f"the main loop has not answered for {self.main_lag:.0f} s"]
         return [
-            f"{pulse.loop}: stalled for {seconds:.0f} s"
-            for pulse in self.pulses
-            if (seconds := pulse.stalled_seconds) is not None
+            f"{heartbeat.loop}: stalled for {seconds:.0f} s"
+            for heartbeat in self.heartbeats
+            if (seconds := heartbeat.stalled_seconds) is not None
         ]
 
     @property
@@ -72,7 +72,7 @@ class Health:
         if self.misfit is not None:
             found.append(self.misfit)
         return found + [
-            f"{pulse.loop}: the database refuses it, see the log"
-            for pulse in self.pulses
-            if pulse.is_refused
+            f"{heartbeat.loop}: the database refuses it, see the log"
+            for heartbeat in self.heartbeats
+            if heartbeat.is_refused
         ]

@@ -13,8 +13,8 @@ from prometheus_client.exposition import choose_encoder
 
 from pgwake.database.statements.upkeep import Crashed
 from pgwake.jobs.job import Job
-from pgwake.observe.database import Survey
-from pgwake.observe.findings import Diagnosis
+from pgwake.observe.database import DatabaseMetrics
+from pgwake.observe.findings import FindingMetrics
 from pgwake.observe.metric_types import Counts, Instants, Seconds
 from pgwake.version import __version__
 
@@ -113,8 +113,8 @@ class Metrics:
         self._gauge(
             "build_info", "1; the label says which version runs.", ("version",)
         ).labels(__version__).set(1)
-        self._survey = Survey(self.registry)
-        self.diagnosis = Diagnosis(self.registry)
+        self._database = DatabaseMetrics(self.registry)
+        self.findings = FindingMetrics(self.registry)
 
     def _gauge(self, name: str, text: str, labels: Iterable[str] = ()) -> Gauge:
         return Gauge(f"pgwake_{name}", text, labels, registry=self.registry)
@@ -202,7 +202,7 @@ class Metrics:
         self, database: Mapping[str, Any], queues: Sequence[Mapping[str, Any]]
     ) -> list[Mapping[str, Any]]:
         """Show a sample of get_metrics; return the rows that are shown as they are."""
-        return self._survey.show(database, queues)
+        return self._database.show(database, queues)
 
     def render(self) -> bytes:
         """Return the text that Prometheus scrapes."""

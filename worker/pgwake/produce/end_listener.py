@@ -1,4 +1,4 @@
-"""News of the ends of jobs, for those who wait; a producer that doesn't needs none."""
+"""Listens for the ends of jobs, while somebody waits for one."""
 
 import asyncio
 import json
@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager, suppress
 import structlog
 
 from pgwake.database.pooler import PooledError
-from pgwake.database.status_listener import NOT_OURS, Watcher
+from pgwake.database.status_listener import NOT_OURS, StatusListener
 from pgwake.produce.waiting import ENDED
 
 log = structlog.get_logger()
 
 
-class News:
+class EndListener:
     """One session that hears of ends, while anybody waits for one.
 
     Args:
@@ -24,8 +24,8 @@ class News:
     """
 
     def __init__(self, url: str | None) -> None:
-        self._watcher = (
-            Watcher(url, "pgwake:waits", hear=self._hear, tell=self._tell)
+        self._listener = (
+            StatusListener(url, "pgwake:waits", hear=self._hear, tell=self._tell)
             if url is not None
             else None
         )
@@ -35,14 +35,14 @@ class News:
     @property
     def is_heard(self) -> bool:
         """Whether ends are heard of."""
-        return self._watcher is not None and self._watcher.is_heard
+        return self._listener is not None and self._listener.is_heard
 
     @asynccontextmanager
     async def of(self, job_id: int) -> AsyncIterator[asyncio.Event]:
         """Set an event whenever the job may have ended."""
         event = asyncio.Event()
         self._waiting.setdefault(job_id, set()).add(event)
-        if self._run is None and self._watcher is not None:
+        if self._run is None and self._listener is not None:
             self._run = asyncio.create_task(self._watch())
         try:
             yield event
@@ -56,9 +56,9 @@ class News:
                 await asyncio.gather(run, return_exceptions=True)
 
     async def _watch(self) -> None:
-        assert self._watcher is not None  # noqa: S101, of() has looked
+        assert self._listener is not None  # noqa: S101, of() has looked
         try:
-            await self._watcher.run()
+            await self._listener.run()
         except PooledError:
             log.warning(
                 "listening is impossible",

@@ -25,7 +25,7 @@ from pgwake.produce.waiting import Ended, Wait
 from pgwake.tracing import tracing
 
 if TYPE_CHECKING:
-    from pgwake.produce.end_listener import News
+    from pgwake.produce.end_listener import EndListener
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class AsyncQueue:
         self._adapter = adapter
         url = target if isinstance(target, str) else None
         self._listen_url = checked_url(listen_url) if listen_url else url
-        self._news: News | None = None
+        self._end_listener: EndListener | None = None
         self._turn = asyncio.Lock()
 
     async def enqueue(
@@ -174,19 +174,19 @@ class AsyncQueue:
                 end; or the timeout is nan.
         """
         wait = Wait(_id(job_id), timeout)
-        if self._news is None:
+        if self._end_listener is None:
             # Here, since who only enqueues needs nothing of what it imports.
-            from pgwake.produce.end_listener import News  # noqa: PLC0415
+            from pgwake.produce.end_listener import EndListener  # noqa: PLC0415
 
-            self._news = News(self._listen_url)
-        async with self._news.of(job_id) as end:
+            self._end_listener = EndListener(self._listen_url)
+        async with self._end_listener.of(job_id) as end:
             while True:
                 end.clear()
                 async with self._turn:  # others may wait on the same connection
                     found = wait.ended(await self._ask(wait.question))
                 if found is not None:
                     return found
-                await pause(end, wait.seconds(hears=self._news.is_heard))
+                await pause(end, wait.seconds(hears=self._end_listener.is_heard))
 
     def for_threads(self) -> "SyncQueue":
         """Return this queue for threads, which wait while the running loop asks."""

@@ -14,7 +14,7 @@ from pgwake.database.statements import testing as queue
 from pgwake.engine.calls import Calls
 from pgwake.engine.finisher import End, Finisher, Release
 from pgwake.engine.progress import Reports
-from pgwake.engine.ready_jobs import Feed
+from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.engine.runner import Runner
 from pgwake.engine.scheduler import Scheduler
 from pgwake.engine.service import Service
@@ -139,7 +139,7 @@ class Rehearsal:
         calls = Calls(threads, self._processes)
         self._runner = Runner(registry, recorder, calls, self._service, WORKER)
         self._scheduler = Scheduler(session, Metrics([]))
-        self._feed = Feed("", 1)
+        self._ready_jobs = ReadyJobs("", 1)
 
     async def run(self, limit: int) -> list[Run]:
         """Run what is due, and what that enqueues, until nothing is.
@@ -157,8 +157,8 @@ class Rehearsal:
             stack.callback(self._service.close)
             stack.push_async_callback(self._processes.close)
             stack.push_async_callback(self._runner.close, 1.0)
-            stack.callback(self._feed.close)
-            self._runner.open(self._feed)
+            stack.callback(self._ready_jobs.close)
+            self._runner.open(self._ready_jobs)
             while (job := await self._claim()) is not None:
                 if len(runs) == limit:
                     kinds = ", ".join(sorted({run.kind for run in runs[-10:]}))
@@ -185,7 +185,7 @@ class Rehearsal:
             else nullcontext(False)
         )
         async with undoing:
-            self._feed.put([job])
+            self._ready_jobs.put([job])
             await recorder.has_end.wait()
         await recorder.write_all()
         failure = recorder.failure

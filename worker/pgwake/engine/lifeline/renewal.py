@@ -13,7 +13,7 @@ import structlog
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.finish import extend_leases, lease_outcomes
-from pgwake.heartbeat import Pulse
+from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.job import Job, StopReason
 from pgwake.pause import pause
 
@@ -34,8 +34,8 @@ def renewal_interval(lease_seconds: float) -> float:
 class Renewal:
     """Renews exactly the (id, lease_id) pairs that the process holds.
 
-    So a job that nobody holds runs out and is swept, if Strays has not found it.
-    Each lease is renewed by its own length: a queue's shorter lease, set meanwhile,
+    So a job that nobody holds runs out and is swept, if UnansweredClaims has not found
+    it. Each lease is renewed by its own length: a queue's shorter lease, set meanwhile,
     would run out before the next renewal.
 
     A job whose cancellation is asked for is renewed at once: the answer says whether
@@ -44,7 +44,7 @@ class Renewal:
     Args:
         session: Where to renew.
         worker: The worker's name, as in claimed_by.
-        holdings: The jobs that the process holds.
+        held_jobs: The jobs that the process holds.
         tell: Called with a job that is to stop, and why.
     """
 
@@ -52,14 +52,14 @@ class Renewal:
         self,
         session: Session,
         worker: str,
-        holdings: set[Job],
+        held_jobs: set[Job],
         tell: Callable[[Job, StopReason], None],
     ) -> None:
         self._session = session
         self._worker = worker
-        self._holdings = holdings
+        self._held_jobs = held_jobs
         self._tell = tell
-        self.pulse = Pulse("the renewal of leases", session.timeout)
+        self.heartbeat = Heartbeat("the renewal of leases", session.timeout)
         self._asked: dict[int, float] = {}  # ids to look at, until when
         self._more = asyncio.Event()
 
@@ -79,9 +79,9 @@ class Renewal:
 
     async def run(self) -> None:
         """Renew for ever."""
-        self.pulse.start()
+        self.heartbeat.start()
         while True:
-            self.pulse.beat()
+            self.heartbeat.beat()
             await self._session.open()  # before it is needed, and there is no room
             await pause(self._more, LOOK_SECONDS)
             self._more.clear()
@@ -94,7 +94,7 @@ class Renewal:
         """Return the jobs whose turn it is, in order of id, by the length of lease."""
         now = monotonic()
         due = defaultdict(list)
-        for job in sorted(list(self._holdings), key=lambda job: job.id):  # noqa: C414
+        for job in sorted(list(self._held_jobs), key=lambda job: job.id):  # noqa: C414
             if job.stop_reason == "lease_lost":
                 continue
             is_asked = self._asked.pop(job.id, None) is not None
@@ -141,5 +141,5 @@ class Renewal:
             log.error("renewal refused", error=describe(error), jobs=len(jobs))
             return  # until the next renewal
         for job, outcome in zip(jobs, outcomes, strict=True):
-            if outcome != "completed" and job in self._holdings:
+            if outcome != "completed" and job in self._held_jobs:
                 self._tell(job, "lease_lost")

@@ -12,10 +12,10 @@ from pgwake.engine.lifeline.listener import Listener
 from pgwake.engine.lifeline.notify_lock import Cause, Role, Wish
 from pgwake.engine.lifeline.renewal import Renewal
 from pgwake.engine.lifeline.watchdog import Watchdog
-from pgwake.engine.ready_jobs import Feed
+from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.errors import PgwakeError
-from pgwake.http.context import Desk
-from pgwake.http.events import Hub
+from pgwake.http.context import ApiContext
+from pgwake.http.events import EventFanout
 from pgwake.http.pool import Pool
 from pgwake.jobs.job import Job, StopReason
 from pgwake.observe.health import Health
@@ -33,8 +33,9 @@ class Lifeline:
     Args:
         settings: The worker's settings.
         worker: The worker's name.
-        holdings: The jobs that the process holds; exactly these are renewed.
-        feeds: Where unstarted jobs are taken back from when the main loop is blocked.
+        held_jobs: The jobs that the process holds; exactly these are renewed.
+        all_ready: Where unstarted jobs are taken back from when the main loop is
+            blocked.
         finisher: Whose ends are written when the process has to be ended.
         health: What HTTP answers of the worker's health.
         metrics: What HTTP shows.
@@ -51,8 +52,8 @@ class Lifeline:
         settings: Settings,
         worker: str,
         *,
-        holdings: set[Job],
-        feeds: Sequence[Feed],
+        held_jobs: set[Job],
+        all_ready: Sequence[ReadyJobs],
         finisher: Finisher,
         health: Health,
         metrics: Metrics,
@@ -74,30 +75,30 @@ class Lifeline:
         self._started: asyncio.Future[None] = self._main.create_future()
         self._ended: asyncio.Future[None] = self._main.create_future()
         api_name = names.api_application_name(worker)
-        self._desk = Desk(
+        self._api_context = ApiContext(
             settings,
             metrics,
             health,
             history,
             Pool(settings.dsn, api_name, settings.query_timeout),
-            Hub(settings.listen_dsn, api_name),
+            EventFanout(settings.listen_dsn, api_name),
         )
         self._session = Session(settings.dsn, name, "lifeline", settings.query_timeout)
         self._listener = Listener(
             settings.listen_dsn,
             name,
-            [feed.queue for feed in feeds],
+            [ready_jobs.queue for ready_jobs in all_ready],
             timeout=settings.query_timeout,
             metrics=metrics,
             tell=lambda *news: self._tell_main(tell_claimer, *news),
             tell_cancelled=lambda news: self._renewal.look(news),  # noqa: PLW0108
         )
-        self._renewal = Renewal(self._session, worker, holdings, self._tell_job)
-        health.pulses.append(self._renewal.pulse)
+        self._renewal = Renewal(self._session, worker, held_jobs, self._tell_job)
+        health.heartbeats.append(self._renewal.heartbeat)
         self._watchdog = Watchdog(
             self._session,
-            holdings=holdings,
-            feeds=feeds,
+            held_jobs=held_jobs,
+            all_ready=all_ready,
             finisher=finisher,
             metrics=metrics,
             health=health,
@@ -182,8 +183,8 @@ class Lifeline:
                     from pgwake.http.server import bind, serve  # noqa: PLC0415
 
                     listening = bind(self._settings.http_host, self._http_port)
-                    tasks.create_task(serve(application(self._desk), listening))
-                    tasks.create_task(self._desk.hub.run())
+                    tasks.create_task(serve(application(self._api_context), listening))
+                    tasks.create_task(self._api_context.fanout.run())
                 if self._beat_fd is not None:
                     tasks.create_task(self._watchdog.beat(self._beat_fd))
                 tasks.create_task(self._listener.run())
@@ -195,7 +196,7 @@ class Lifeline:
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
-            self._desk.pool.close()
+            self._api_context.pool.close()
             self._session.close()
 
     def _tell_main(self, function: Callable[..., object], *arguments: object) -> None:

@@ -14,7 +14,7 @@ import structlog
 from pgwake.database.session import Session
 from pgwake.database.statements.finish import Failure, fail_jobs, release_jobs
 from pgwake.engine.finisher import Finisher
-from pgwake.engine.ready_jobs import Feed
+from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.errors import EXIT_HUNG
 from pgwake.jobs.job import Job
 from pgwake.observe.health import Health
@@ -34,8 +34,9 @@ class Watchdog:
 
     Args:
         session: Where to give jobs back, and to record those that can't be stopped.
-        holdings: The jobs that the process holds.
-        feeds: Where unstarted jobs are taken back from when the main loop is blocked.
+        held_jobs: The jobs that the process holds.
+        all_ready: Where unstarted jobs are taken back from when the main loop is
+            blocked.
         finisher: Whose ends are written before the process is ended.
         metrics: Where the lag is shown.
         health: Where it is shown too.
@@ -52,8 +53,8 @@ class Watchdog:
         self,
         session: Session,
         *,
-        holdings: set[Job],
-        feeds: Sequence[Feed],
+        held_jobs: set[Job],
+        all_ready: Sequence[ReadyJobs],
         finisher: Finisher,
         metrics: Metrics,
         health: Health,
@@ -65,8 +66,8 @@ class Watchdog:
         may_exit: bool,
     ) -> None:
         self._session = session
-        self._holdings = holdings
-        self._feeds = feeds
+        self._held_jobs = held_jobs
+        self._all_ready = all_ready
         self._finisher = finisher
         self._metrics = metrics
         self._health = health
@@ -130,7 +131,12 @@ class Watchdog:
         if lag > BLOCKED_SECONDS:
             self._metrics.loop_lag.set(lag)
             await self._give_back(
-                [job for feed in self._feeds for job in feed.take_back()], "unstarted"
+                [
+                    job
+                    for ready_jobs in self._all_ready
+                    for job in ready_jobs.take_back()
+                ],
+                "unstarted",
             )
 
     def _answered(self) -> None:
@@ -178,14 +184,18 @@ class Watchdog:
         try:
             async with asyncio.timeout(self._exit_seconds):
                 await self._claims_have_stopped()
-                unstarted = [job for feed in self._feeds for job in feed.take_back()]
+                unstarted = [
+                    job
+                    for ready_jobs in self._all_ready
+                    for job in ready_jobs.take_back()
+                ]
                 if failures:
                     await self._session.call(
                         lambda connection: fail_jobs(connection, failures)
                     )
-                await self._finisher.heir(self._session).write_all()
+                await self._finisher.copy_for_exit(self._session).write_all()
                 await self._give_back(unstarted, "unstarted")
-                await self._give_back([*(self._holdings - hung)], "shutdown")
+                await self._give_back([*(self._held_jobs - hung)], "shutdown")
         finally:
             os._exit(code)
 
@@ -207,13 +217,13 @@ class Watchdog:
                 connection, [j.id for j in jobs], [j.lease_id for j in jobs], reason
             )
         )
-        self._holdings.difference_update(jobs)
+        self._held_jobs.difference_update(jobs)
         for job, outcome in zip(jobs, outcomes, strict=True):
             self._tell_main(self._metrics.given_back, job, outcome, reason)
         log.warning("jobs given back", count=len(jobs), reason=reason)
 
     def _running(self) -> list[Job]:
-        return [job for job in list(self._holdings) if job.task is not None]
+        return [job for job in list(self._held_jobs) if job.task is not None]
 
 
 def _stop_again(job: Job) -> None:

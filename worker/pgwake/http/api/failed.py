@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from pgwake.database.statements import web
-from pgwake.http.context import Desk
+from pgwake.http.context import ApiContext
 from pgwake.http.fields import (
     WHOLE,
     Answer,
@@ -69,16 +69,16 @@ class Retried(Answer):
     skipped: Count
 
 
-async def _list(desk: Desk, asked: Asked[ListFailed, None]) -> str:
+async def _list(context: ApiContext, asked: Asked[ListFailed, None]) -> str:
     given = asked.parameters
-    return await desk.pool.read(
+    return await context.pool.read(
         lambda c: web.list_failed(c, given.queue, given.kind, given.limit)
     )
 
 
-async def _retry(desk: Desk, asked: Asked[NoParameters, RetryFailed]) -> str:
+async def _retry(context: ApiContext, asked: Asked[NoParameters, RetryFailed]) -> str:
     given = asked.body
-    return await desk.pool.write(
+    return await context.pool.write(
         lambda c: web.retry_failed(
             c, given.queue, given.kind, given.fingerprint, given.limit
         )

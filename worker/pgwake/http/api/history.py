@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from pgwake.http.context import Desk
+from pgwake.http.context import ApiContext
 from pgwake.http.fields import Answer, QueueName, Time
 from pgwake.http.operation import Asked, NoParameters, Operation
 from pgwake.observe.history import INTERVAL_SECONDS, History, Point
@@ -38,10 +38,10 @@ class HistoryAnswer(Answer):
     queues: list[QueueHistory]
 
 
-async def _history(desk: Desk, _: Asked[NoParameters, None]) -> str:
-    samples = desk.history.samples
+async def _history(context: ApiContext, _: Asked[NoParameters, None]) -> str:
+    samples = context.history.samples
     last = samples[-1][0] if samples else None
-    return await asyncio.to_thread(_drawn_once, desk.history, last)
+    return await asyncio.to_thread(_drawn_once, context.history, last)
 
 
 @lru_cache(maxsize=1)

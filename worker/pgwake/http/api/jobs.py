@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from pgwake.database.statements import web
-from pgwake.http.context import Desk
+from pgwake.http.context import ApiContext
 from pgwake.http.fields import (
     Answer,
     Count,
@@ -104,9 +104,9 @@ class RetriedJob(Answer):
     status: Literal["pending", "waiting"]
 
 
-async def _list(desk: Desk, asked: Asked[ListJobs, None]) -> str:
+async def _list(context: ApiContext, asked: Asked[ListJobs, None]) -> str:
     given = asked.parameters
-    return await desk.pool.read(
+    return await context.pool.read(
         lambda c: web.list_jobs(
             c,
             queue=given.queue,
@@ -120,16 +120,16 @@ async def _list(desk: Desk, asked: Asked[ListJobs, None]) -> str:
     )
 
 
-async def _show(desk: Desk, asked: Asked[OneJob, None]) -> str:
-    return await desk.pool.read(lambda c: web.show_job(c, asked.parameters.id))
+async def _show(context: ApiContext, asked: Asked[OneJob, None]) -> str:
+    return await context.pool.read(lambda c: web.show_job(c, asked.parameters.id))
 
 
-async def _cancel(desk: Desk, asked: Asked[OneJob, None]) -> str:
-    return await desk.pool.write(lambda c: web.cancel_job(c, asked.parameters.id))
+async def _cancel(context: ApiContext, asked: Asked[OneJob, None]) -> str:
+    return await context.pool.write(lambda c: web.cancel_job(c, asked.parameters.id))
 
 
-async def _retry(desk: Desk, asked: Asked[OneJob, None]) -> str:
-    return await desk.pool.write(lambda c: web.retry_job(c, asked.parameters.id))
+async def _retry(context: ApiContext, asked: Asked[OneJob, None]) -> str:
+    return await context.pool.write(lambda c: web.retry_job(c, asked.parameters.id))
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (

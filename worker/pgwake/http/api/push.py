@@ -12,7 +12,7 @@ from pgwake.database.connection import FAULTS, Connection
 from pgwake.database.statements import push
 from pgwake.http.api.new_job import NewJob, NewJobs, Push
 from pgwake.http.api.queues import Named
-from pgwake.http.context import Desk
+from pgwake.http.context import ApiContext
 from pgwake.http.fields import Answer, JobId
 from pgwake.http.operation import Asked, Operation
 from pgwake.http.refusals import problem_of
@@ -89,25 +89,25 @@ def _prepared(asked: Asked[Named, NewJob | NewJobs]) -> _Batch:
     return _Batch(asked.text, json.dumps(options), trace, is_batch, len(jobs))
 
 
-async def _push(desk: Desk, asked: Asked[Named, NewJob | NewJobs]) -> str:
+async def _push(context: ApiContext, asked: Asked[Named, NewJob | NewJobs]) -> str:
     batch = await asyncio.to_thread(_prepared, asked)
     try:
-        return await desk.pool.write(batch.add)
+        return await context.pool.write(batch.add)
     except asyncpg.PostgresError as error:
         problem = problem_of(error)
         if batch.is_batch and (error.sqlstate or "").startswith(_OF_ONE_JOB):
-            problem.fields["index"] = await _found(desk, batch)
+            problem.fields["index"] = await _found(context, batch)
         raise problem from error
 
 
-async def _found(desk: Desk, batch: _Batch) -> int | None:
+async def _found(context: ApiContext, batch: _Batch) -> int | None:
     """Return which job is refused; None: it could not be found in time."""
 
     async def find(connection: Connection) -> None:
         raise _FoundError(await batch.find_refused(connection))
 
     try:
-        await desk.pool.write(find)
+        await context.pool.write(find)
     except _FoundError as found:
         return found.place
     except FAULTS:

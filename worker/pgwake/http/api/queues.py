@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, model_validator
 
 from pgwake.database.statements import web
-from pgwake.http.context import Desk
+from pgwake.http.context import ApiContext
 from pgwake.http.fields import (
     MAX_SECONDS,
     Answer,
@@ -130,26 +130,30 @@ class Resumed(Answer):
     was_paused: bool
 
 
-async def _stats(desk: Desk, asked: Asked[OneQueue, None]) -> str:
-    return await desk.pool.read(lambda c: web.stats(c, asked.parameters.queue))
+async def _stats(context: ApiContext, asked: Asked[OneQueue, None]) -> str:
+    return await context.pool.read(lambda c: web.stats(c, asked.parameters.queue))
 
 
-async def _active(desk: Desk, asked: Asked[ListActive, None]) -> str:
+async def _active(context: ApiContext, asked: Asked[ListActive, None]) -> str:
     given = asked.parameters
-    return await desk.pool.read(lambda c: web.active_tasks(c, given.queue, given.limit))
+    return await context.pool.read(
+        lambda c: web.active_tasks(c, given.queue, given.limit)
+    )
 
 
-async def _pause(desk: Desk, asked: Asked[Named, Pause]) -> str:
+async def _pause(context: ApiContext, asked: Asked[Named, Pause]) -> str:
     until, seconds = asked.body.until, asked.body.seconds
     text = None if until is None else until.isoformat()
     duration = None if seconds is None else timedelta(seconds=seconds)
-    return await desk.pool.write(
+    return await context.pool.write(
         lambda c: web.pause_queue(c, asked.parameters.name, text, duration)
     )
 
 
-async def _resume(desk: Desk, asked: Asked[Named, None]) -> str:
-    return await desk.pool.write(lambda c: web.resume_queue(c, asked.parameters.name))
+async def _resume(context: ApiContext, asked: Asked[Named, None]) -> str:
+    return await context.pool.write(
+        lambda c: web.resume_queue(c, asked.parameters.name)
+    )
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (

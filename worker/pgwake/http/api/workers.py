@@ -3,7 +3,7 @@
 from typing import Any
 
 from pgwake.database.statements import web
-from pgwake.http.context import Desk
+from pgwake.http.context import ApiContext
 from pgwake.http.fields import Answer, Count, Kind, QueueName, Time, WorkerName
 from pgwake.http.operation import Asked, NoParameters, Operation
 
@@ -29,8 +29,8 @@ class Workers(Answer):
     workers: list[Worker]
 
 
-async def _list(desk: Desk, _: Asked[NoParameters, None]) -> str:
-    return await desk.pool.read(web.list_workers)
+async def _list(context: ApiContext, _: Asked[NoParameters, None]) -> str:
+    return await context.pool.read(web.list_workers)
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (

@@ -13,7 +13,7 @@
 --          pgwake.dependencies    which live jobs others wait for
 --          pgwake.rechecks        when to check again whether a job that waits can be admitted
 --          pgwake.rate_buckets    what is left of each queue's rate
---          pgwake.schedules       what is enqueued again and again, by cron or by an interval
+--          pgwake.schedules       recurring jobs, by cron or by an interval
 --          pgwake.workers         who works, for people to look at
 --          pgwake.counts          what happened when, and what rows came and went by it, appended by every statement
 --            count_sums           the same, folded by maintain('fold'); the view count_rows is both together
@@ -566,7 +566,7 @@ begin
 end
 $leaves$;
 
--- What is enqueued again and again: see schedule() and fire_schedule().
+-- Recurring jobs: see schedule() and fire_schedule().
 create table if not exists pgwake.schedules (
   name             text collate "C" not null,
   cron             text,                               -- five fields, or @hourly and its like
@@ -721,7 +721,7 @@ comment on table pgwake.kinds is 'Policy, one optional row a kind: what workers 
 comment on table pgwake.concurrency_limits is 'How many jobs of one concurrency key run at once.';
 comment on table pgwake.rechecks is 'When to check again whether a job that waits can be admitted.';
 comment on table pgwake.dependencies is 'Which live jobs others wait for.';
-comment on table pgwake.schedules is 'What is enqueued again and again; see schedule().';
+comment on table pgwake.schedules is 'Recurring jobs; see schedule().';
 comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
 comment on table pgwake.workers is 'Who works, for people to look at; nothing rests on it.';
 comment on table pgwake.counts is 'What happened, a row a statement: behind get_queue_stats; see maintain(''fold'').';

@@ -41,7 +41,7 @@ class Account:
     seconds: float
 
     def __str__(self) -> str:
-        """Return a line for each language, the faults, and whether it closes."""
+        """Return a line for each language, the faults, and what is unaccounted for."""
         total = sum(self.counts.values(), Counter[str]())
         lines = ["".join(f"{name:>10}" for name in ("", *COLUMNS, "jobs/s"))]
         for name, counts in (*sorted(self.counts.items()), ("all", total)):
@@ -49,8 +49,8 @@ class Account:
             rate = counts["completed"] / self.seconds
             lines.append(f"{name:10}{numbers}{rate:10.1f}")
         lines += self.faults[:20]
-        closes = f"IT DOES NOT CLOSE: {len(self.faults)} faults"
-        lines.append(closes if self.faults else "the account closes")
+        problem = f"NOT EVERY JOB IS ACCOUNTED FOR: {len(self.faults)} faults"
+        lines.append(problem if self.faults else "every job is accounted for")
         return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
--- The dead letters, grouped by what they died of: queue, kind and fingerprint of the last
+-- The dead letters, grouped by error: queue, kind and fingerprint of the last
 -- error (see error_fingerprint); those that failed last come first.
 --
 -- A row a group, at most max_groups (null: all): reason and message are the last ones of

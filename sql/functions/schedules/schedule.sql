@@ -1,4 +1,4 @@
--- Has a job enqueued again and again: by cron, in a time zone, or after each interval
+-- Makes a job recurring: by cron, in a time zone, or after each interval
 -- of real time (every). Replaces the schedule of that name, if it is different.
 --
 -- Workers fire the ticks; see due_schedules(). Each tick becomes one job, due at the
@@ -129,5 +129,5 @@ end
 $$;
 
 comment on function pgwake.schedule is
-  'Has a job enqueued again and again, by cron or after each interval; returns whether anything is different now.';
+  'Makes a job recurring, by cron or after each interval; returns whether anything is different now.';
 revoke all on function pgwake.schedule from public;

@@ -69,7 +69,7 @@ async def test_a_time_limit_is_the_operators_then_the_decorators_then_the_queues
         row = await ended(connection, await insert(connection, "fail"))
 
     assert (row["status"], reasons(row)) == ("failed", ["timeout"])
-    assert row["errors"][0]["message"] == "over its time limit of 0.05 s"
+    assert row["errors"][0]["message"] == "timed out after 0.05 s"
 
 
 async def test_the_decorators_lease_and_priority_hold(

@@ -1,4 +1,4 @@
-"""A run played by hand, whose account closes, and each way in which one may not."""
+"""A run played by hand, that accounts for every job, and each way not to."""
 
 import asyncio
 import json
@@ -145,7 +145,7 @@ async def test_it_closes_and_says_why_each_job_ran_again(
 ) -> None:
     found = await account(connection, run, JOBS, 0, strikes)
 
-    assert found.closes, found.problems
+    assert found.accounts_for_every_job, found.problems
     assert found.completed + found.failed_on_purpose == JOBS
     assert found.failed_on_purpose == 4
     assert found.effects == 5 - 2, "two of them are to fail"
@@ -171,7 +171,7 @@ async def test_whatever_is_wrong_with_a_row_or_an_effect_is_found(
         found = await account(connection, run, JOBS, 0, strikes)
         await transaction.rollback()
 
-        assert not found.closes, statement
+        assert not found.accounts_for_every_job, statement
         assert any(problem in told for told in found.problems), (statement, found)
 
 
@@ -207,7 +207,7 @@ async def test_a_line_that_a_kill_has_torn_does_not_count(
     with (run.journal / DEAD.split(":")[1]).open("a") as journal:
         journal.write("17\t1\t0e5c")
 
-    assert (await account(connection, run, JOBS, 0, strikes)).closes
+    assert (await account(connection, run, JOBS, 0, strikes)).accounts_for_every_job
 
 
 async def test_a_crash_that_no_fault_has_brought_about_is_found(
@@ -245,8 +245,8 @@ async def test_a_job_that_faults_have_crashed_five_times_has_a_line_of_its_own(
 
     found = await account(connection, run, 1, 0, [kill])
 
-    assert found.closes, found.problems
+    assert found.accounts_for_every_job, found.problems
     assert (found.crashed_out, found.executions) == (1, 5)
     assert found.repeats == {"the worker died": 4}
     assert found.blamed == {"kill": 5}
-    assert not (await account(connection, run, 1, 0, [])).closes
+    assert not (await account(connection, run, 1, 0, [])).accounts_for_every_job

@@ -10,7 +10,7 @@ from pgwake.database.embedded import EmbeddedServer
 from support import Connect
 
 
-async def test_whatever_is_done_to_workers_network_and_server_the_account_closes(
+async def test_whatever_workers_network_and_server_suffer_every_job_is_accounted_for(
     own_server: EmbeddedServer, own_database: str, connect: Connect, tmp_path: Path
 ) -> None:
     here = Run("0123abcd", tmp_path)

@@ -15,18 +15,24 @@ def account(rows: dict[int, Row], *numbers: int) -> Account:
 def test_the_account_closes_when_all_three_tell_the_same() -> None:
     told = account({1: DONE, 2: DONE, 3: CRASHED}, 1, 2, 3, 3)
 
-    assert told.closes(is_synchronous=True)
+    assert told.accounts_for_every_job(is_synchronous=True)
     assert (told.unanswered_found, told.crashed, told.repeated) == (1, 1, 1)
 
 
 def test_the_account_does_not_close_over_what_is_lost_doubled_or_not_done() -> None:
     waiting = Row(job_id=2, status="pending", crash_count=0, finished_at=None)
     twice = [(1, DONE), (1, DONE), (2, DONE)]
-    assert not account({1: DONE}, 1).closes(is_synchronous=True)
-    assert not account({1: DONE, 2: waiting}, 1).closes(is_synchronous=False)
-    assert not account({1: DONE, 2: DONE}, 1).closes(is_synchronous=False), "not run"
-    assert not account({1: DONE, 2: DONE}, 1, 2, 2).closes(is_synchronous=True)
-    assert not balance({1, 2}, set(), twice, [(1, 1), (2, 2)]).closes(
+    assert not account({1: DONE}, 1).accounts_for_every_job(is_synchronous=True)
+    assert not account({1: DONE, 2: waiting}, 1).accounts_for_every_job(
+        is_synchronous=False
+    )
+    assert not account({1: DONE, 2: DONE}, 1).accounts_for_every_job(
+        is_synchronous=False
+    ), "not run"
+    assert not account({1: DONE, 2: DONE}, 1, 2, 2).accounts_for_every_job(
+        is_synchronous=True
+    )
+    assert not balance({1, 2}, set(), twice, [(1, 1), (2, 2)]).accounts_for_every_job(
         is_synchronous=False
     )
 
@@ -34,7 +40,7 @@ def test_the_account_does_not_close_over_what_is_lost_doubled_or_not_done() -> N
 def test_without_a_synchronous_standby_a_loss_is_told_and_no_more() -> None:
     told = account({1: DONE}, 1, 1, 2)
 
-    assert told.closes(is_synchronous=False)
+    assert told.accounts_for_every_job(is_synchronous=False)
     assert (told.lost, told.unexplained) == (1, 1)
 
 

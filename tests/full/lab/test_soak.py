@@ -134,7 +134,7 @@ def test_where_no_process_lives_long_nothing_is_said_of_them() -> None:
     assert finding.grows is None
 
 
-def test_a_short_soak_has_every_line_and_its_account_closes(
+def test_a_short_soak_has_every_line_and_accounts_for_every_job(
     own_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     plan = Plan(
@@ -150,8 +150,8 @@ def test_a_short_soak_has_every_line_and_its_account_closes(
 
     outcome = asyncio.run(run(own_server.url, plan, tmp_path, own_server))
 
-    assert outcome.account.closes, outcome.account
-    assert outcome.mix.closes, outcome.mix
+    assert outcome.account.accounts_for_every_job, outcome.account
+    assert outcome.mix.accounts_for_every_job, outcome.mix
     assert outcome.strikes
     found = report.findings(outcome.samples, plan.seconds)
     assert [one.name for one in found] == list(LINES)

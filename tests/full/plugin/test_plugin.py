@@ -354,7 +354,7 @@ async def test_nothing(pgwake_jobs):
 # What is no exception of the handler's, and what is said of it.
 FAULTS = {
     "payload": ('"receipt", "mail", nonsense=1', "order: Field required"),
-    "timeout": ('"slow"', "over its time limit of 0.05 s"),
+    "timeout": ('"slow"', "timed out after 0.05 s"),
     "kind": ('"nobody"', "kind 'nobody' has no handler here"),
     "endless": (
         '"endless"',

@@ -121,7 +121,7 @@ async def test_a_job_over_its_time_limit_is_killed_alone(
         other = await ended(connection, neighbour)
 
     assert (row["status"], reasons(row)) == ("failed", ["timeout", "timeout"])
-    assert row["errors"][0]["message"] == "over its time limit of 0.5 s"
+    assert row["errors"][0]["message"] == "timed out after 0.5 s"
     # Its time began when it did, not while its process was started.
     first, second = diary.entries(job=late, event="start")
     assert first["pid"] != second["pid"]

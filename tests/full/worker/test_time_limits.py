@@ -36,7 +36,7 @@ async def test_a_job_over_its_time_limit_is_a_dead_letter_after_its_last_attempt
 
     assert (row["status"], row["attempt"]) == ("failed", 3)
     assert reasons(row) == ["timeout"] * 3
-    assert row["errors"][0]["message"] == "over its time limit of 0.05 s"
+    assert row["errors"][0]["message"] == "timed out after 0.05 s"
     # Never seen as cancelled: nobody had asked for that.
     assert samples.total("pgwake_jobs_cancelled") == 0
     assert samples.total("pgwake_jobs_retried") == 2

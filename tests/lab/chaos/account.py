@@ -263,7 +263,7 @@ class Account:
     problems: tuple[str, ...]
 
     @property
-    def closes(self) -> bool:
+    def accounts_for_every_job(self) -> bool:
         """Whether nothing is lost, doubled or unexplained."""
         return not self.problems
 

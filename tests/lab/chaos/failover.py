@@ -151,7 +151,7 @@ class Account:
     unexplained: int
     crashed: int
 
-    def closes(self, *, is_synchronous: bool) -> bool:
+    def accounts_for_every_job(self, *, is_synchronous: bool) -> bool:
         """Whether nothing was lost, failed, doubled or is unexplained."""
         wrong = [self.others, self.doubled, self.never_run]
         if is_synchronous:
@@ -347,10 +347,12 @@ class Report:
     worker_events: dict[str, int]
 
     @property
-    def closes(self) -> bool:
+    def accounts_for_every_job(self) -> bool:
         """Whether the account does, every job came, and the worker was left alone."""
         return (
-            self.account.closes(is_synchronous=self.synchronous != "off")
+            self.account.accounts_for_every_job(
+                is_synchronous=self.synchronous != "off"
+            )
             and self.worker_pids[0] == self.worker_pids[1]
             and self.worker_exit_code == 0
             and all(fault.is_over for fault in self.faults)
@@ -514,11 +516,14 @@ def main(
                     target = "-".join(log.relative_to(folder).parts)
                     (keep / target).write_bytes(log.read_bytes())
     if as_json:
-        print(json.dumps(asdict(report) | {"closes": report.closes}, indent=2))  # noqa: T201
+        answer = {"accounts_for_every_job": report.accounts_for_every_job}
+        print(json.dumps(asdict(report) | answer, indent=2))  # noqa: T201
     else:
         _print(report)
-        print("the account closes" if report.closes else "THE ACCOUNT DOES NOT CLOSE")  # noqa: T201
-    sys.exit(not report.closes)
+        is_balanced = report.accounts_for_every_job
+        verdict = "every job is" if is_balanced else "NOT EVERY JOB IS"
+        print(f"{verdict} accounted for")  # noqa: T201
+    sys.exit(not report.accounts_for_every_job)
 
 
 if __name__ == "__main__":

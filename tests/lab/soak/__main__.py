@@ -89,7 +89,7 @@ def main(
         *outcome.account.problems,
         *outcome.problems,
     ]
-    if not outcome.mix.closes:
+    if not outcome.mix.accounts_for_every_job:
         problems.append("the mix's account does not close")
     if outcome.mix.past_left and plan.seconds >= report.SHORTEST_SECONDS:
         problems.append("jobs of long ago were not removed from the ring")
@@ -116,7 +116,9 @@ def show(outcome: Outcome, found: list[report.Finding], problems: list[str]) -> 
     }
     for name, text in told.items():
         console.print(f"{name}: {text}")
-    console.print("\n".join(problems) or "nothing grows, and the account closes")
+    console.print(
+        "\n".join(problems) or "nothing grows, and every job is accounted for"
+    )
 
 
 def _told(account: Account | MixAccount) -> str:

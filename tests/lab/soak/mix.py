@@ -78,7 +78,7 @@ class MixAccount:
     past_left: int
 
     @property
-    def closes(self) -> bool:
+    def accounts_for_every_job(self) -> bool:
         """Whether none was lost or has failed."""
         return (
             self.acknowledged <= self.enqueued <= self.sent

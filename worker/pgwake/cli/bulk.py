@@ -85,7 +85,7 @@ def failed(
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
-    """Show the dead letters, grouped by what they died of."""
+    """Show the dead letters, grouped by error."""
     rows = read(
         database_url,
         lambda connection: list_failed(

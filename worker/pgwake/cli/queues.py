@@ -141,7 +141,7 @@ def pause(
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
-    """Have nothing more of a queue claimed, until it is resumed or until a time."""
+    """Pause a queue, until it is resumed or until a time."""
     if until is not None and seconds is not None:
         wrong_usage("--until and --for are both given: give one of them.")
 

@@ -26,7 +26,7 @@ from pgwake.database.statements import schedules
 from pgwake.errors import InvalidValueError
 from pgwake.ticks import next_ticks
 
-app = typer.Typer(no_args_is_help=True, help="Jobs that come again and again.")
+app = typer.Typer(no_args_is_help=True, help="Recurring jobs.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 Cron = Annotated[

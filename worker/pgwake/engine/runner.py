@@ -311,7 +311,7 @@ class Runner:
                 self._finisher.fail(
                     job,
                     seconds,
-                    f"over its time limit of {limit:g} s",
+                    f"timed out after {limit:g} s",
                     reason="timeout",
                 )
             case "cancelled":

@@ -213,7 +213,7 @@ class _Process:
         return answer
 
     async def death(self) -> ReportedError:
-        """Wait until it is dead, and say of what."""
+        """Wait until it is dead, and say why."""
         await self.kill()
         code = self._dead.result()
         how = f"by {_signal_name(-code)}" if code < 0 else f"with exit code {code}"

@@ -104,7 +104,7 @@ class Jobs:
 
         Raises:
             AssertionError: More jobs than limit are due, a kind has no handler, a
-                payload does not fit, or an attempt was over its time limit.
+                payload does not fit, or an attempt timed out.
             BaseException: What a handler has raised, with its traceback.
         """
         __tracebackhide__ = True

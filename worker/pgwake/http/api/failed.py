@@ -89,7 +89,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
     Operation(
         method="GET",
         path="/api/failed",
-        summary="The dead letters, grouped by what they died of",
+        summary="The dead letters, grouped by error",
         parameters=ListFailed,
         answer=Groups,
         do=_list,

@@ -1,4 +1,4 @@
-// The dead letters, grouped by what they died of.
+// The dead letters, grouped by error.
 
 import { get, post, query } from './api.js';
 import { ask } from './dialog.js';

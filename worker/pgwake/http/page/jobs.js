@@ -21,7 +21,7 @@ export function jobs(parameters) {
   const { after, ...filters } = parameters;
   const list = table({
     caption: 'Jobs, newest first',
-    empty: after ? 'There are no older jobs.' : 'No job is like that.',
+    empty: after ? 'There are no older jobs.' : 'No matching jobs.',
     keyOf: ({ id }) => id,
     columns: [
       jobIds,

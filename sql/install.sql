@@ -7,7 +7,7 @@
 -- owns schema pgwake; no superuser, no extension. Grants nothing.
 --
 -- What is missing is made first, then the functions. What locks a table that is in use
--- comes last, so that the lock is held until the commit and no longer: see migrations/.
+-- comes last, so that the lock is held until the commit and no longer: the migrations.
 \set ON_ERROR_STOP on
 begin isolation level read committed read write;
 
@@ -63,7 +63,7 @@ set local lock_timeout = '10s';
 
 -- Whatever else they wait for keeps the queue's users waiting: rather fail.
 set local lock_timeout = '200ms';
-\ir migrations/2.sql
+-- Each version's migration comes here, from the second on: \ir migrations/2.sql
 \ir version_row.sql
 
 commit;

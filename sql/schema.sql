@@ -113,14 +113,7 @@ create table if not exists pgwake.installation (
   constraint installation_width_is_1_to_366_days check (width between 1 and 366),
   constraint installation_environment_is_1_to_128_bytes check (octet_length(environment) between 1 and 128)
 );
--- Inside a block: an older version's table has yet to get the column.
-do $installation$
-begin
-  if not exists (select from pgwake.installation) then
-    insert into pgwake.installation (identity) values (pgwake.database_identity());
-  end if;
-end
-$installation$;
+insert into pgwake.installation (identity) values (pgwake.database_identity()) on conflict do nothing;
 
 create table if not exists pgwake.queues (
   name                 text collate "C" not null,

@@ -1,8 +1,8 @@
 -- The contract of pgwake's producers and consumers, in steps. README.md says how to
 -- read it, how to run it, and what each part proves.
 
--- step: this is a pgwake whose functions a client of schema 2 may use
-select (serves_from <= 2 and version >= 2)::text from pgwake.schema_version;
+-- step: this is a pgwake whose functions a client of schema 1 may use
+select (serves_from <= 1 and version >= 1)::text from pgwake.schema_version;
 -- expect: true
 
 -- Parameters --------------------------------------------------------------------------

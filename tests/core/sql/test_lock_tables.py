@@ -5,21 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pgwake.database import install as installing
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from pgwake.database.statements.install import installed_schema
 from support import Connect, Connection, psql, wait_for
 from support.sql.helpers import call, claim, insert, pairs, refused, waits
-from support.sql.next_schema import NEXT_VERSION, make_next_schema
+from support.sql.next_schema import NEXT_VERSION, next_schema
 
-
-@pytest.fixture
-def next_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a next version's files, which install() takes."""
-    directory = make_next_schema(tmp_path)
-    monkeypatch.setattr(installing, "sql_directory", lambda: directory)
-    return directory
+__all__ = ["next_schema"]
 
 
 async def version(db: Connection) -> int:

@@ -3,13 +3,18 @@
 import json
 import re
 
+import pytest
+
 from pgwake import __version__
 from pgwake.cli.main import COMMANDS
 from pgwake.version import SCHEMA_VERSION
 from support import Connection
 from support.sql import release
 from support.sql.helpers import insert, job
+from support.sql.next_schema import NEXT_VERSION, next_schema
 from support.worker.processes import Pgwake
+
+__all__ = ["next_schema"]
 
 
 async def test_the_version_is_that_of_the_package(pgwake: Pgwake) -> None:
@@ -47,16 +52,15 @@ async def test_a_schema_is_installed_where_there_is_none(
     assert (await job(connection, 1))["kind"] == "kept"
 
 
+@pytest.mark.usefixtures("next_schema")
 async def test_an_upgrade_says_from_where_to_where_by_what(
     pgwake: Pgwake, connection: Connection
 ) -> None:
     await connection.execute("drop schema pgwake cascade")
     await connection.execute(release.script(1))
     answer = await pgwake("init")
-    done = ", ".join(map(str, range(2, SCHEMA_VERSION + 1)))
-    told = (
-        f"pgwake schema {SCHEMA_VERSION} is installed: it was 1, migrated by {done}\n"
-    )
+    done = ", ".join(map(str, range(2, NEXT_VERSION + 1)))
+    told = f"pgwake schema {NEXT_VERSION} is installed: it was 1, migrated by {done}\n"
     assert (answer.code, answer.output) == (0, told)
 
 

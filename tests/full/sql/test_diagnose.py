@@ -14,7 +14,6 @@ import pytest
 from full.sql.test_install import empty_database
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
-from pgwake.version import SCHEMA_VERSION
 from support import OWNER, Connect, Connection, database_url, wait_for
 from support.sql import release
 from support.sql.fixtures import fixture
@@ -30,10 +29,11 @@ from support.sql.helpers import (
     set_clock,
     set_queue,
 )
+from support.sql.next_schema import NEXT_VERSION, next_schema
 
 pytestmark = pytest.mark.own_database  # looks at sessions and dead rows
 
-__all__ = ["empty_database"]
+__all__ = ["empty_database", "next_schema"]
 
 TRIGGERS = """
 select t.tgrelid::regclass::text as table, t.tgname, pg_get_triggerdef(t.oid),
@@ -82,15 +82,15 @@ async def test_a_fresh_database_has_no_findings(db: Connection) -> None:
     assert await found(db) == []
 
 
-@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+@pytest.mark.parametrize("version", release.VERSIONS)
+@pytest.mark.usefixtures("next_schema")
 async def test_an_upgraded_database_has_no_findings(
     connect: Connect, empty_database: str, version: int
 ) -> None:
-    assert release.path(version).exists()
     old = await connect(empty_database)
     await old.execute(release.script(version))
     await insert(old)
-    await install(empty_database)
+    assert await install(empty_database) == (version, NEXT_VERSION)
 
     assert await found(await connect(empty_database)) == []
 

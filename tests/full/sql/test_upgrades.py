@@ -1,4 +1,4 @@
-"""Upgrades from each released schema: the catalog, and the jobs that were there."""
+"""Upgrades from each version to the next: the catalog, and the jobs that were there."""
 
 import asyncio
 import gzip
@@ -22,14 +22,15 @@ from pgwake.database.statements.install import installed_schema
 from pgwake.version import SCHEMA_VERSION
 from support import OWNER, Connect, Connection, database_url, psql
 from support.sql import release
+from support.sql.fixtures import fixture
 from support.sql.helpers import call, claim, insert, insert_many, pairs, refused
-from support.sql.next_schema import NEXT_VERSION, make_next_schema
+from support.sql.next_schema import NEXT_VERSION, next_schema
 
 pytestmark = pytest.mark.own_database  # changes the schema
 
-__all__ = ["empty_database"]
+__all__ = ["empty_database", "next_schema"]
 
-RELEASED = range(1, SCHEMA_VERSION)
+versions = pytest.mark.parametrize("version", release.VERSIONS)
 # Of what a newer version may have more.
 CONTRACT = """
 select 'function ' || p.proname || '(' || pg_get_function_arguments(p.oid) || ')',
@@ -59,31 +60,39 @@ where what in ('object', 'relation', 'column', 'type', 'constraint', 'index',
 """
 
 
-@pytest.mark.parametrize("version", RELEASED)
+@fixture
+async def fresh(db: Connection, next_schema: Path) -> Connection:
+    """A connection to a database in which the next version was installed at once."""
+    await db.execute("drop schema pgwake cascade")
+    await db.execute(install_script(next_schema))
+    return db
+
+
+@versions
 async def test_an_upgrade_makes_the_same_as_a_fresh_installation(
-    connect: Connect, db: Connection, empty_database: str, version: int
+    connect: Connect, fresh: Connection, empty_database: str, version: int
 ) -> None:
     old = await connect(empty_database)
     await old.execute(release.script(version))
 
-    assert await install(empty_database) == (version, SCHEMA_VERSION)
-    upgraded, fresh = await contents(old, CATALOG), await contents(db, CATALOG)
-    assert upgraded ^ fresh == set()
+    assert await install(empty_database) == (version, NEXT_VERSION)
+    upgraded, made = await contents(old, CATALOG), await contents(fresh, CATALOG)
+    assert upgraded ^ made == set()
 
 
 @pytest.mark.parametrize("is_nested", [False, True], ids=["alone", "nested"])
-@pytest.mark.parametrize("version", [1, SCHEMA_VERSION])
+@versions
 async def test_a_next_version_comes_from_each_before_it(
     connect: Connect,
     empty_database: str,
-    database: str,
-    tmp_path: Path,
+    fresh: Connection,
+    next_schema: Path,
     version: int,
     is_nested: bool,
 ) -> None:
-    script = install_script(make_next_schema(tmp_path))
-    old, fresh = await connect(empty_database), await connect(database)
-    await old.execute(release.script(1) if version == 1 else install_script())
+    script = install_script(next_schema)
+    old = await connect(empty_database)
+    await old.execute(release.script(version))
     for kind in ("a", "b"):
         await insert(old, kind, unique_key="k")
     if is_nested:
@@ -93,8 +102,6 @@ async def test_a_next_version_comes_from_each_before_it(
     else:
         await old.execute(script)
         await insert(old, "c", note="after it")
-    await fresh.execute("drop schema pgwake cascade")
-    await fresh.execute(script)
 
     installed = await installed_schema(old)
     assert installed is not None
@@ -104,28 +111,28 @@ async def test_a_next_version_comes_from_each_before_it(
     assert len(await claim(old, 9)) == 3
 
 
-@pytest.mark.parametrize("version", RELEASED)
+@versions
 async def test_what_a_worker_of_a_served_version_uses_stays_as_it_was(
-    connect: Connect, db: Connection, empty_database: str, version: int
+    connect: Connect, fresh: Connection, empty_database: str, version: int
 ) -> None:
-    schema = await installed_schema(db)
+    schema = await installed_schema(fresh)
     assert schema is not None
     if schema.serves_from > version:
         return
     old = await connect(empty_database)
     await old.execute(release.script(version))
 
-    kept = await contents(db, CONTRACT)
-    assert await contents(old, CONTRACT) - kept == set()
+    kept = await contents(fresh, CONTRACT)
+    used = await contents(old, CONTRACT)
+    assert used
+    assert used - kept == set()
 
 
 async def test_other_tables_than_the_releases_need_a_new_version(
     connect: Connect, db: Connection, empty_database: str
 ) -> None:
-    for version in RELEASED:
+    for version in release.VERSIONS[:-1]:
         assert release.path(version).exists(), "python -m tests.support.sql.release"
-    if not release.path(SCHEMA_VERSION).exists():
-        return  # not released yet
     released = await connect(empty_database)
     await released.execute(release.script(SCHEMA_VERSION))
     query = TABLES % CATALOG
@@ -138,14 +145,22 @@ def test_a_release_is_kept_by_the_same_bytes_each_time() -> None:
     assert release.packed(gzip.decompress(kept).decode()) == kept
 
 
-def test_each_version_has_its_migration() -> None:
-    found = {int(p.stem) for p in (sql_directory() / "migrations").iterdir()}
+def migrations(directory: Path) -> tuple[list[int], list[int]]:
+    """The versions that files migrate to, and those that install.sql includes."""
+    found = {int(p.stem) for p in directory.glob("migrations/*")}
     included = re.findall(
-        r"^\\ir migrations/(\d+)\.sql$", Path(INSTALL).read_text(), re.MULTILINE
+        r"^\\ir migrations/(\d+)\.sql$",
+        (directory / "install.sql").read_text(),
+        re.MULTILINE,
     )
-    assert (
-        list(map(int, included)) == sorted(found) == list(range(2, SCHEMA_VERSION + 1))
-    )
+    return sorted(found), list(map(int, included))
+
+
+def test_each_version_has_its_migration(next_schema: Path) -> None:
+    all_of_the_tree = list(range(2, SCHEMA_VERSION + 1))
+    assert migrations(sql_directory()) == (all_of_the_tree, all_of_the_tree)
+    with_the_next = list(range(2, NEXT_VERSION + 1))
+    assert migrations(next_schema) == (with_the_next, with_the_next)
 
 
 async def old_schema(connect: Connect, url: str) -> Connection:
@@ -160,8 +175,10 @@ async def test_six_upgrades_at_the_same_instant_are_one(
     server: EmbeddedServer,
     connect: Connect,
     empty_database: str,
+    next_schema: Path,
     pytestconfig: pytest.Config,
 ) -> None:
+    script = str(next_schema / "install.sql")
     old = await connect(empty_database)
     for _ in range(pytestconfig.getoption("--upgrade-rounds")):
         await old.execute("drop schema if exists pgwake cascade")
@@ -181,17 +198,17 @@ async def test_six_upgrades_at_the_same_instant_are_one(
         done = await asyncio.gather(
             *(install(empty_database) for _ in range(3)),
             *(
-                asyncio.to_thread(psql, server, empty_database, "-f", INSTALL)
+                asyncio.to_thread(psql, server, empty_database, "-f", script)
                 for _ in range(3)
             ),
         )
 
-        assert {answer[1] for answer in done[:3]} == {SCHEMA_VERSION}
+        assert {answer[1] for answer in done[:3]} == {NEXT_VERSION}
         assert await contents(old, "select version from pgwake.schema_version") == {
-            (SCHEMA_VERSION,)
+            (NEXT_VERSION,)
         }
         assert [tuple(r) for r in await old.fetch("table upgrades")] == [
-            (SCHEMA_VERSION,)
+            (NEXT_VERSION,)
         ]
         assert await insert(old) > last
 
@@ -201,7 +218,7 @@ async def test_hooks_and_grants_of_users_are_kept(
     admin: psycopg.Connection,
     connect: Connect,
     empty_database: str,
-    tmp_path: Path,
+    next_schema: Path,
 ) -> None:
     old = await old_schema(connect, empty_database)
     role = "pgwake_tests_grantee"
@@ -231,13 +248,9 @@ async def test_hooks_and_grants_of_users_are_kept(
             " select nspname, nspacl::text from pg_namespace where nspname = 'pgwake'"
         )
         before = await contents(old, grants)
-        await install(empty_database)
-        psql(
-            server,
-            empty_database,
-            "-f",
-            str(make_next_schema(tmp_path) / "install.sql"),
-        )
+        psql(server, empty_database, "-f", INSTALL)
+        assert await install(empty_database) == (SCHEMA_VERSION, NEXT_VERSION)
+        psql(server, empty_database, "-f", str(next_schema / "install.sql"))
         assert await contents(old, grants) == before
         await insert_many(old, 2)
         done, dead = await claim(old, 2)
@@ -252,12 +265,13 @@ async def test_hooks_and_grants_of_users_are_kept(
 
 
 async def test_all_belongs_to_the_schemas_owner_whoever_upgrades(
-    server: EmbeddedServer, connect: Connect, db: Connection, empty_database: str
+    server: EmbeddedServer, connect: Connect, fresh: Connection, empty_database: str
 ) -> None:
     old = await old_schema(connect, empty_database)
     name = empty_database.rpartition("/")[2]
-    await install(database_url(server, name, role="postgres"))
-    assert await contents(old, CATALOG) == await contents(db, CATALOG)
+    url = database_url(server, name, role="postgres")
+    assert await install(url) == (1, NEXT_VERSION)
+    assert await contents(old, CATALOG) == await contents(fresh, CATALOG)
 
 
 async def test_who_does_not_own_the_schema_is_told_who_does(
@@ -291,9 +305,11 @@ async def test_what_a_role_or_a_database_sets_does_not_reach_an_upgrade(
     server: EmbeddedServer,
     admin: psycopg.Connection,
     connect: Connect,
-    db: Connection,
+    fresh: Connection,
     empty_database: str,
+    next_schema: Path,
 ) -> None:
+    script = str(next_schema / "install.sql")
     old = await old_schema(connect, empty_database)
     name = empty_database.rpartition("/")[2]
     for setting, value in ROLE_SETTINGS.items():
@@ -304,18 +320,18 @@ async def test_what_a_role_or_a_database_sets_does_not_reach_an_upgrade(
                 admin.execute(
                     f"alter role {OWNER} in database {name} set {setting} = '{value}'"
                 )
-    fresh = await contents(db, CATALOG)
+    made = await contents(fresh, CATALOG)
 
     # Each waits for the other's turn, longer than the time-outs.
     await asyncio.gather(
         install(empty_database),
-        asyncio.to_thread(psql, server, empty_database, "-f", INSTALL),
-        asyncio.to_thread(psql, server, empty_database, "-f", INSTALL),
+        asyncio.to_thread(psql, server, empty_database, "-f", script),
+        asyncio.to_thread(psql, server, empty_database, "-f", script),
     )
-    assert await contents(old, CATALOG) == fresh
+    assert await contents(old, CATALOG) == made
     await old.execute("drop schema pgwake cascade")
-    psql(server, empty_database, "-f", INSTALL)
-    assert await contents(old, CATALOG) == fresh
+    psql(server, empty_database, "-f", script)
+    assert await contents(old, CATALOG) == made
 
 
 # What sessions and statements under way hold by number: see sql/README.md, Upgrades.
@@ -332,14 +348,16 @@ where c.relnamespace = 'pgwake'::regnamespace and c.relkind not in ('i', 'I')
 """
 
 
-@pytest.mark.parametrize("version", RELEASED)
+@versions
+@pytest.mark.usefixtures("next_schema")
 async def test_nothing_is_dropped_and_made_anew_under_a_running_worker(
     connect: Connect, empty_database: str, version: int
 ) -> None:
     old = await connect(empty_database)
     await old.execute(release.script(version))
     before = await contents(old, NUMBERS)
-    await install(empty_database)
+    assert before
+    assert await install(empty_database) == (version, NEXT_VERSION)
     schema = await installed_schema(old)
     assert schema is not None
     if schema.serves_from <= version:

@@ -15,6 +15,7 @@ from full.worker.test_http import answers
 from pgwake import Registry, Worker
 from pgwake.database.install import install
 from pgwake.errors import ConfigurationError
+from pgwake.version import SCHEMA_VERSION
 from support import Connect, Connection, free_port, wait_for
 from support.sql.helpers import insert, status
 from support.worker.helpers import embedded, ended, in_status, settings
@@ -35,13 +36,13 @@ class Misfit(NamedTuple):
 
 MISFITS = {
     "older": Misfit(
-        "update pgwake.schema_version set version = 1",
-        "update pgwake.schema_version set version = 2",
-        ("pgwake schema 1", "pgwake init"),
+        "update pgwake.schema_version set version = version - 1",
+        "update pgwake.schema_version set version = version + 1",
+        (f"pgwake schema {SCHEMA_VERSION - 1}", "pgwake init"),
     ),
     "newer": Misfit(
         "update pgwake.schema_version set version = 999, serves_from = 998",
-        "update pgwake.schema_version set version = 999, serves_from = 2",
+        "update pgwake.schema_version set version = 999, serves_from = 1",
         ("pgwake schema 999", "run a newer pgwake"),
     ),
     "copy": Misfit(

@@ -25,6 +25,7 @@ from pgwake.observe.metrics import Metrics
 from support import Connect, Connection, free_port, wait_for
 from support.sql import release
 from support.sql.helpers import set_queue
+from support.sql.next_schema import NEXT_VERSION, next_schema
 from support.tools import need
 from support.worker.helpers import embedded, settings
 from support.worker.metrics import Samples
@@ -32,7 +33,7 @@ from support.worker.pgbouncer import pgbouncer
 from support.worker.processes import Pgwake, clean_environment
 from support.worker.registries import quick
 
-__all__ = ["empty_database"]
+__all__ = ["empty_database", "next_schema"]
 
 POLICY = {"key_limit": 2, "max_running": 1}  # a warning
 MEND = "update pgwake.queues set key_limit = max_running"
@@ -218,9 +219,11 @@ async def test_a_table_that_is_locked_is_found_in_time(
     assert found.severity == "error"
 
 
+@pytest.mark.usefixtures("next_schema")
 async def test_a_schema_that_is_missing_or_old_is_found_until_it_is_installed(
-    connect: Connect, empty_database: str
+    connect: Connect, empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("pgwake.database.install.SCHEMA_VERSION", NEXT_VERSION)
     found = await finding(empty_database, "schema")
     assert (found.severity, found.fix) == ("error", "pgwake init")
     await (await connect(empty_database)).execute(release.script(1))

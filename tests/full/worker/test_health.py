@@ -10,6 +10,7 @@ import pytest
 from full.worker.test_http import answers
 from pgwake import Registry, Worker
 from pgwake.database.embedded import EmbeddedServer
+from pgwake.version import SCHEMA_VERSION
 from support import Connect, Connection, free_port
 from support.relay import Relay
 from support.sql.helpers import insert
@@ -186,7 +187,10 @@ async def test_a_database_that_takes_no_writes_is_named(
     [
         (
             "update pgwake.schema_version set version = 999, serves_from = 998",
-            "update pgwake.schema_version set version = 2, serves_from = 1",
+            (
+                f"update pgwake.schema_version set version = {SCHEMA_VERSION},"
+                " serves_from = 1"
+            ),
             "pgwake schema 999.*run a newer pgwake",
         ),
         (

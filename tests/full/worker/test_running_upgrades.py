@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 
 from full.sql.test_install import empty_database
 from pgwake import Job, Queue, Registry
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
-from pgwake.version import SCHEMA_VERSION
 from support import Connect, Connection, free_port, psql, wait_for
 from support.sql import release
 from support.sql.helpers import (
@@ -25,11 +25,11 @@ from support.sql.helpers import (
     set_clock,
     sweep,
 )
-from support.sql.next_schema import NEXT_VERSION, make_next_schema
+from support.sql.next_schema import NEXT_VERSION, next_schema
 from support.worker.api import TOKEN, answers, client
 from support.worker.helpers import all_ended, embedded
 
-__all__ = ["empty_database"]
+__all__ = ["empty_database", "next_schema"]
 
 PRODUCED = 200  # jobs before the upgrade, and as many after it
 
@@ -113,9 +113,9 @@ async def test_nothing_is_lost_by_an_upgrade_under_load(
     server: EmbeddedServer,
     database: str,
     connection: Connection,
-    tmp_path: Path,
+    next_schema: Path,
 ) -> None:
-    script = make_next_schema(tmp_path) / "install.sql"
+    script = next_schema / "install.sql"
     load = Load(database)
     port = free_port()
     given: dict[str, Any] = {"http_port": port, "api_token": TOKEN, "slots": 20}
@@ -183,6 +183,7 @@ COUNTS = (
 )
 
 
+@pytest.mark.usefixtures("next_schema")
 async def test_jobs_of_schema_1_in_every_state_go_on_after_the_upgrade(
     connect: Connect, empty_database: str
 ) -> None:
@@ -194,7 +195,7 @@ async def test_jobs_of_schema_1_in_every_state_go_on_after_the_upgrade(
     tables = "select status, count(*) from pgwake.jobs group by status order by status"
     rows = await old.fetch(tables)
 
-    assert await install(empty_database) == (1, SCHEMA_VERSION)
+    assert await install(empty_database) == (1, NEXT_VERSION)
     assert await old.fetch(counts) == before
     assert await old.fetch(tables) == rows
 

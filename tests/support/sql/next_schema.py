@@ -9,6 +9,9 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
+
+from pgwake.database import install as installing
 from pgwake.database.install import sql_directory
 from pgwake.version import SCHEMA_VERSION
 
@@ -48,11 +51,21 @@ revoke all on function pgwake.complete_jobs_with from public;
 """
 
 
+@pytest.fixture
+def next_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a next version's files, which install() takes."""
+    directory = make_next_schema(tmp_path)
+    monkeypatch.setattr(installing, "sql_directory", lambda: directory)
+    return directory
+
+
 def make_next_schema(directory: Path) -> Path:
     """Write its files into a folder; install.sql among them."""
     sql = directory / "sql"
     shutil.copytree(sql_directory(), sql)
-    (sql / f"migrations/{NEXT_VERSION}.sql").write_text(_MIGRATION)
+    migrations = sql / "migrations"
+    migrations.mkdir(exist_ok=True)  # git keeps no empty folder
+    (migrations / f"{NEXT_VERSION}.sql").write_text(_MIGRATION)
     (sql / "functions/finish/complete_jobs_with.sql").write_text(_NEW_FUNCTION)
     for name in _OTHERWISE:
         _change(
@@ -66,8 +79,10 @@ def make_next_schema(directory: Path) -> Path:
             f"this_version constant int := {NEXT_VERSION}",
         ),
     )
-    last = f"\\ir migrations/{SCHEMA_VERSION}.sql\n"
-    _change(sql / "install.sql", (last, f"{last}\\ir migrations/{NEXT_VERSION}.sql\n"))
+    after = "\n\\ir version_row.sql\n"
+    _change(
+        sql / "install.sql", (after, f"\n\\ir migrations/{NEXT_VERSION}.sql{after}")
+    )
     _change(
         sql / "functions/finish/index.sql",
         (

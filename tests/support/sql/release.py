@@ -8,10 +8,13 @@ without a new version, and the next migration has what it starts from.
 import gzip
 from pathlib import Path
 
-from pgwake.database.install import install_script
+from pgwake.database.install import install_script, sql_directory
 from pgwake.version import SCHEMA_VERSION
 
 RELEASES = Path(__file__).parent / "releases"
+TREE = sql_directory()  # whatever a test makes of it
+# What an upgrade may start from: the next version's may from the tree's.
+VERSIONS = range(1, SCHEMA_VERSION + 1)
 
 
 def path(version: int) -> Path:
@@ -20,8 +23,13 @@ def path(version: int) -> Path:
 
 
 def script(version: int) -> str:
-    """The script that a release installed, without its comments."""
-    return gzip.decompress(path(version).read_bytes()).decode()
+    """The script that a release installed, without its comments.
+
+    Of the tree's version, as long as that is not released: what would be kept.
+    """
+    is_kept = version < SCHEMA_VERSION or path(version).exists()
+    kept = path(version).read_bytes() if is_kept else packed(install_script(TREE))
+    return gzip.decompress(kept).decode()
 
 
 def packed(text: str) -> bytes:
@@ -32,5 +40,6 @@ def packed(text: str) -> bytes:
 
 
 if __name__ == "__main__":
+    RELEASES.mkdir(exist_ok=True)
     path(SCHEMA_VERSION).write_bytes(packed(install_script()))
     print(path(SCHEMA_VERSION))  # noqa: T201

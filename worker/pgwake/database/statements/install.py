@@ -7,10 +7,7 @@ import asyncpg
 
 from pgwake.database.statements import Connection
 
-_SCHEMA_VERSION = """
-select v.version, coalesce((to_jsonb(v) ->> 'serves_from')::int, v.version)
-from pgwake.schema_version as v
-"""
+_SCHEMA_VERSION = "select v.version, v.serves_from from pgwake.schema_version as v"
 _STANDARD_STRINGS = "set standard_conforming_strings = on"  # when a script is parsed
 _PATIENCE = (
     "set local pgwake.lock_patience = '{}ms';"  # begins the script's transaction

@@ -45,6 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the PostgreSQL to test on: the wheel's (18), Debian's, 14 to 17 or 19,"
         " or a bin folder's",
     )
+    parser.addoption(
+        "--many", type=int, default=100_000, help="rows of the tests at scale"
+    )
     parser.addoption("--upgrade-rounds", type=int, default=2)
     parser.addoption("--steps", type=int, default=500, help="of test_lifecycle.py")
 
@@ -73,6 +76,13 @@ def _binaries(config: pytest.Config) -> Path:
 def binaries(pytestconfig: pytest.Config) -> Path:
     """The folder of PostgreSQL's programs, as chosen by --pg."""
     return _binaries(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def many(pytestconfig: pytest.Config) -> int:
+    """How many rows a table has in the tests at scale."""
+    rows: int = pytestconfig.getoption("--many")
+    return rows
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,10 @@ from lab.model.check import (
 )
 
 
-def test_no_job_is_left_while_a_worker_sleeps(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sizes", [{"T": 2}, {"T": 1, "FAULTS": 1}], ids=str)
+def test_no_job_is_left_while_a_worker_sleeps(tmp_path: Path, sizes: Sizes) -> None:
     """Small; python -m tests.lab.model has the full sizes."""
-    build_checker(tmp_path, {"W": 2, "S": 1, "T": 2, "FAULTS": 1}, SAFETY)
+    build_checker(tmp_path, sizes, (*SAFETY, "-O1"))
     assert_nothing_found(search(tmp_path))
 
 

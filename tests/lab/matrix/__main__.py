@@ -111,7 +111,7 @@ def _rows(
             yield Row(name, reason=str(error))
             continue
         paths = ["tests/core/sql", "tests/full/sql", *WORKER_AT_WORK]
-        yield _run(name, ["--pg", server, *paths], processes)
+        yield _run(name, ["--pg", server, "--many", "1000000", *paths], processes)
     for version in pythons:
         try:
             interpreter = _interpreter(version)

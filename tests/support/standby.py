@@ -17,11 +17,15 @@ def standby_of(server: EmbeddedServer) -> Iterator[EmbeddedServer]:
     subprocess.run(
         [
             *(server.binaries / "pg_basebackup", "-D", directory / "data"),
-            *("-d", server.socket_url, "-c", "fast", "-R", "-X", "stream"),
+            *("-d", server.socket_url, "-c", "fast", "-R", "-X", "stream", "-N"),
         ],
         check=True,
     )
-    settings = {"max_connections": "200", "max_prepared_transactions": "10"}
+    settings = {
+        "fsync": "off",
+        "max_connections": "200",
+        "max_prepared_transactions": "10",
+    }
     with EmbeddedServer(
         directory, binaries=server.binaries, settings=settings
     ) as standby:

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import psycopg
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from full.page.browsing import FLAGS, Visit, guarded
 from full.page.serving import TOKEN, Site, StartSite, WorkerSite
+from support import PATIENCE
 from support.tools import need
 
 Scheme = Literal["light", "dark"]
@@ -26,6 +27,7 @@ def browser() -> Iterator[Browser]:
     program = shutil.which("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        expect.set_options(timeout=PATIENCE * 1000)
         yield browser
         browser.close()
 
@@ -81,7 +83,7 @@ def visit(
     context = browser.new_context(
         viewport={"width": width, "height": 800}, color_scheme=scheme, locale="en-GB"
     )
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(PATIENCE * 1000)
     visit = guarded(context.new_page())
     yield visit
     context.close()

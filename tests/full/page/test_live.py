@@ -16,7 +16,7 @@ AWAY = "ERR_(CONNECTION_REFUSED|CONNECTION_RESET|INCOMPLETE_CHUNKED|EMPTY_RESPON
 
 
 def expect_state(page: Page, state: str) -> None:
-    expect(page.locator("#connection")).to_contain_text(state, timeout=30_000)
+    expect(page.locator("#connection")).to_contain_text(state)
 
 
 def test_a_job_that_is_inserted_appears_without_a_reload(
@@ -89,7 +89,7 @@ def test_without_events_the_page_polls(
     for queue in ("new queue", "another"):  # the first may come by what was told before
         insert(sql, queue=queue)
         new = visit.page.get_by_role("rowheader", name=queue)
-        expect(new).to_be_visible(timeout=15_000)
+        expect(new).to_be_visible()
 
 
 def test_a_page_that_nobody_sees_asks_for_nothing(page: Page) -> None:
@@ -119,7 +119,7 @@ def test_a_job_is_watched_from_its_worker_s_start_to_its_end(
     expect(page.get_by_role("rowheader", name=str(job))).to_be_visible()
     progress(sql, 3, 4)
     bar = page.get_by_role("progressbar")
-    expect(bar).to_have_attribute("value", "3", timeout=10_000)
+    expect(bar).to_have_attribute("value", "3")
     expect(page.get_by_text("3 of 4")).to_be_visible()
     visit.goto("#/workers")
     expect(page.get_by_role("cell", name="live", exact=True)).to_be_visible()

@@ -57,7 +57,7 @@ def test_a_token_that_is_changed_leads_back_to_the_login(
     site.stop()
     site.start(api_token=TOKEN[::-1])
     alert = page.get_by_role("alert")
-    expect(alert).to_have_text("The token is not accepted any more.", timeout=20_000)
+    expect(alert).to_have_text("The token is not accepted any more.")
     expect(page.get_by_label("Token")).to_be_focused()
     assert page.evaluate("sessionStorage.length") == 0
 

@@ -76,7 +76,7 @@ declare
   v_locked bigint[];  -- live, locked by another
   v_lost bigint[];    -- failed, cancelled or gone; the others have completed
 
-  v_open bigint[];
+  v_admitted bigint[];
   v_queues text[];
   v_events text[];
 begin
@@ -227,33 +227,33 @@ begin
       end loop;
     end if;
 
-    v_open := array(
+    v_admitted := array(
       select m.id
       from unnest(v_mine) as m(id)
       where (select d.parent_id from pgwake.dependencies as d where d.child_id = m.id order by d.parent_id desc limit 1)
           is null
         and (select true from pgwake.rechecks as r where r.child_id = m.id and r.has_failed is not false limit 1)
           is null);
-    continue when v_open = '{}';
-    with opened as (
+    continue when v_admitted = '{}';
+    with admitted as (
       update pgwake.jobs_live as j
       set has_parents_left = null,
         status = case when j.concurrency_key is null then 'pending' else 'waiting' end,
         run_at = case when j.concurrency_key is null then greatest(j.run_at, v_now) else j.run_at end
-      where j.id = any (v_open)
+      where j.id = any (v_admitted)
       returning j.id, j.queue, j.kind, j.status, j.run_at, j.concurrency_key
     ),
     counted as (
       insert into pgwake.counts (queue, at, waiting_rows)
       select o.queue, admit_children.at, -count(*)
-      from opened as o
+      from admitted as o
       where o.status = 'pending'
       group by o.queue
     ),
     key_rechecks as (
       insert into pgwake.rechecks (queue, at, key)
       select o.queue, greatest(min(o.run_at), admit_children.at), o.concurrency_key
-      from opened as o
+      from admitted as o
       where o.concurrency_key is not null
       group by o.queue, o.concurrency_key
     )
@@ -261,7 +261,7 @@ begin
       array_agg(pgwake.status_event(o.id, o.queue, o.kind, 'waiting', o.status))
         filter (where o.status = 'pending' and pgwake.is_announced(o.queue, admit_children.audience))
     into v_queues, v_events
-    from opened as o;
+    from admitted as o;
     perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
     perform pgwake.announce(v_events);
   end loop;

@@ -7,7 +7,7 @@
 -- jobs_result_is_at_most_1_mib (23514) for a result that is too large, with nothing
 -- changed.
 --
--- Frees the jobs' concurrency keys and children, wakes queues with max_running, and
+-- Flags the jobs' concurrency keys and children, wakes queues with max_running, and
 -- sends webhooks.
 --
 -- Rides jobs_live_pkey in id order, so that batches can't deadlock. The fence is read

@@ -2,7 +2,7 @@
 -- Internal: the caller has decided, holds the row's lock and has tested the fence.
 --
 -- The error, if any, is kept in the job's errors with the job's attempt and worker.
--- Counts, announces, frees the job's concurrency key and its children, sends its
+-- Counts, announces, flags the job's concurrency key and its children, sends its
 -- webhook, and wakes a queue with max_running when what ends was running.
 create or replace function pgwake.end_job(
   job_id bigint, new_status text, reason text default null, message text default null,

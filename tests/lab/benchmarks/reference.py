@@ -32,14 +32,14 @@ create table plain_jobs (
 );
 create index plain_jobs_claim_idx on plain_jobs (queue, priority, id)
   where state = 'queued';
-create function ring() returns trigger language plpgsql as $$
+create function wake() returns trigger language plpgsql as $$
 begin
   perform pg_notify('plain_jobs', '');
   return null;
 end
 $$;
-create trigger ring after insert on plain_jobs
-  for each statement execute function ring();
+create trigger wake after insert on plain_jobs
+  for each statement execute function wake();
 """
 CLAIM = """
 update plain_jobs set state = 'running', attempts = attempts + 1, started_at = now()

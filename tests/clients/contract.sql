@@ -1,5 +1,5 @@
--- The contract of pgwake's producers and consumers, in steps. README.md says how to
--- read it, how to run it, and what each part proves.
+-- The contract of pgwake's producers and consumers, in steps. README.md says how to read
+-- it, how to run it, and what each part proves.
 
 -- step: this is a pgwake whose functions a client of schema 1 may use
 select (serves_from <= 1 and version >= 1)::text from pgwake.schema_version;
@@ -72,8 +72,7 @@ select {claimed}::text;
 
 -- step: the fields of a claim are these, and none is left out
 select string_agg(f.name, ' ' order by f.name) from jsonb_object_keys({row}::jsonb) as f(name);
--- expect: attempt created_at id kind lease_expires_at lease_id max_attempts metadata
--- options payload queue
+-- expect: attempt created_at id kind lease_expires_at lease_id max_attempts metadata options payload queue
 
 -- step: the payload is what was inserted, to the digit
 select (({row}::jsonb -> 'payload') = {payload}::jsonb)::text;
@@ -81,8 +80,7 @@ select (({row}::jsonb -> 'payload') = {payload}::jsonb)::text;
 
 -- step: the rest of a job that has nothing of its own
 select ({row}::jsonb - array['id', 'lease_id', 'queue', 'payload', 'created_at', 'lease_expires_at'])::text;
--- expect: {"kind": "greet", "attempt": 1, "options": null, "metadata": null,
--- "max_attempts": null}
+-- expect: {"kind": "greet", "attempt": 1, "options": null, "metadata": null, "max_attempts": null}
 
 -- step: a job is claimed once
 -- in: b

@@ -463,7 +463,7 @@ async def test_a_limit_must_be_a_number(db: Connection) -> None:
         await db.execute("insert into pgwake.concurrency_limits values ('q', 'a')")
 
 
-async def test_jobs_that_came_without_triggers_are_let_in_after_upkeep(
+async def test_jobs_that_came_without_triggers_are_admitted_after_upkeep(
     db: Connection, connect: Connect, admin_url: str
 ) -> None:
     admin = await connect(admin_url)

@@ -585,7 +585,7 @@ async def test_results_of_no_parents_are_none(db: Connection) -> None:
         await rows(db, "get_parent_results", job_id=ABSENT)
 
 
-async def test_upkeep_lets_children_in_where_nobody_claims(
+async def test_upkeep_admits_children_where_nobody_claims(
     connect: Connect, db: Connection
 ) -> None:
     await set_queue(db, "b", paused_until=None)

@@ -88,7 +88,7 @@ async def test_a_parent_that_fails_while_it_is_locked_counts_as_failed(
         assert await status(db, joined) == "cancelled"
 
 
-async def test_a_parent_that_ends_before_its_child_commits_lets_it_in(
+async def test_a_parent_that_ends_before_its_child_commits_admits_it(
     db: Connection, other: Connection
 ) -> None:
     held = await running_parent(db)

@@ -155,7 +155,7 @@ async def test_a_retry_by_hand_notifies(
     assert await listener.heard() == ["q"]
 
 
-async def test_a_replaced_job_rings_in_its_new_queue(
+async def test_a_replaced_job_notifies_in_its_new_queue(
     db: Connection, listener: Listener
 ) -> None:
     arguments = {"kind": "a", "unique_key": "k", "on_conflict": "replace"}

@@ -140,7 +140,7 @@ async def strikes(connection: Connection, database: str, run: Run) -> list[Strik
     ]
 
 
-async def test_it_closes_and_says_why_each_job_ran_again(
+async def test_it_accounts_for_every_job_and_says_why_each_ran_again(
     connection: Connection, run: Run, strikes: list[Strike]
 ) -> None:
     found = await account(connection, run, JOBS, 0, strikes)

@@ -12,14 +12,14 @@ def account(rows: dict[int, Row], *numbers: int) -> Account:
     return balance({1, 2}, {3}, list(rows.items()), executions)
 
 
-def test_the_account_closes_when_all_three_tell_the_same() -> None:
+def test_every_job_is_accounted_for_when_all_three_tell_the_same() -> None:
     told = account({1: DONE, 2: DONE, 3: CRASHED}, 1, 2, 3, 3)
 
     assert told.accounts_for_every_job(is_synchronous=True)
     assert (told.unanswered_found, told.crashed, told.repeated) == (1, 1, 1)
 
 
-def test_the_account_does_not_close_over_what_is_lost_doubled_or_not_done() -> None:
+def test_what_is_lost_doubled_or_not_done_is_not_accounted_for() -> None:
     waiting = Row(job_id=2, status="pending", crash_count=0, finished_at=None)
     twice = [(1, DONE), (1, DONE), (2, DONE)]
     assert not account({1: DONE}, 1).accounts_for_every_job(is_synchronous=True)

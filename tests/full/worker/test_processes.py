@@ -110,7 +110,7 @@ async def test_what_holds_the_interpreters_lock_holds_up_no_other_job(
     assert (row["status"], row["attempt"]) == ("cancelled", 1)
 
 
-async def test_a_job_over_its_time_limit_is_killed_alone(
+async def test_a_job_that_timed_out_is_killed_alone(
     connection: Connection, database: str, diary: Diary
 ) -> None:
     await set_queue(connection, backoff_base=timedelta(0))

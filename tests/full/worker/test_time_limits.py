@@ -25,7 +25,7 @@ def sleeper(max_attempts: int) -> Registry:
     return registry
 
 
-async def test_a_job_over_its_time_limit_is_a_dead_letter_after_its_last_attempt(
+async def test_a_job_that_timed_out_is_a_dead_letter_after_its_last_attempt(
     connection: Connection, database: str
 ) -> None:
     await set_queue(connection, backoff_base=timedelta(0))

@@ -1,4 +1,4 @@
-"""The READMEs say what is so: tables are generated, commands are run, outputs shown."""
+"""The documents say what is so: tables are made, commands are run, outputs shown."""
 
 import os
 import re
@@ -9,38 +9,48 @@ from pathlib import Path
 import pytest
 
 from pgwake.database.embedded import EmbeddedServer
-from support.readme import CHECKOUT, READMES, with_tables
+from support.readme import CHECKOUT, DOCUMENTS, anchors, with_tables
 from support.tools import need
 
-IDS = [str(path.relative_to(CHECKOUT)) for path in READMES]
+IDS = [str(path.relative_to(CHECKOUT)) for path in DOCUMENTS]
+LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("path", READMES, ids=IDS)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=IDS)
 def test_tables_are_up_to_date(path: Path) -> None:
     text = path.read_text()
     assert text == with_tables(text), "run: python -m tests.support.readme"
 
 
-@pytest.mark.parametrize("path", READMES, ids=IDS)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=IDS)
 def test_links_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
-        assert (path.parent / target).exists(), target
+    for target, anchor in LINK.findall(path.read_text()):
+        document = path.parent / target if target else path
+        assert document.exists(), target
+        if anchor:
+            assert anchor in anchors(document.read_text()), f"{target}#{anchor}"
 
 
-def test_tests_that_a_readme_names_exist() -> None:
+def test_the_first_page_is_short() -> None:
+    lines = (CHECKOUT / "README.md").read_text().splitlines()
+    assert len(lines) < 160
+    assert [line for line in lines if len(line) >= 120] == []
+
+
+def test_tests_that_a_document_names_exist() -> None:
     names = re.compile(r"\bdef (test_\w+)")
     there = {
         name
         for path in (CHECKOUT / "tests").rglob("test_*.py")
         for name in names.findall(path.read_text())
     }
-    for path in READMES:
+    for path in DOCUMENTS:
         named = set(re.findall(r"`(test_\w+)`", path.read_text()))
         assert named <= there, named - there
 
 
-@pytest.mark.parametrize("path", READMES, ids=IDS)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=IDS)
 def test_examples_print_what_is_shown(
     path: Path, database: str, admin_url: str, server: EmbeddedServer, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""The READMEs' generated tables: python -m tests.support.readme writes them anew.
+"""The documents' generated tables: python -m tests.support.readme writes them anew.
 
 A table stands between <!-- name --> and <!-- /name -->; test_readme.py compares.
 """
@@ -13,9 +13,9 @@ from pgwake.observe.metrics import Metrics
 from pgwake.settings import Settings
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-READMES = sorted(
+DOCUMENTS = sorted(
     path
-    for path in CHECKOUT.glob("**/README.md")
+    for path in CHECKOUT.glob("**/*.md")
     if not any(part.startswith(".") for part in path.relative_to(CHECKOUT).parts)
 )
 
@@ -120,8 +120,17 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
+def anchors(text: str) -> set[str]:
+    """Return what links into a document can name: its headings, as GitHub has it."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return {
+        re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-")
+        for title in re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    }
+
+
 def with_tables(text: str) -> str:
-    """Return the text of a README with its tables made anew."""
+    """Return the text of a document with its tables made anew."""
     for name, table in TABLES.items():
         text = re.sub(
             rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)",
@@ -133,5 +142,5 @@ def with_tables(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for readme in READMES:
-        readme.write_text(with_tables(readme.read_text()))
+    for document in DOCUMENTS:
+        document.write_text(with_tables(document.read_text()))

@@ -10,7 +10,7 @@
 -- and schedules (diagnose_queues): each says its thresholds. At most ten rows a check,
 -- the worst.
 --
--- Reads only, so it answers on a standby too, and never scans jobs: see README.md for
+-- Reads only, so it answers on a standby too, and never scans jobs: tests/EVIDENCE.md says
 -- what it costs. What the owner of pgwake may not see of other roles' sessions is a
 -- finding of its own. Rides jobs_claim_idx, rechecks_due_idx and jobs_lease_idx.
 create or replace function pgwake.diagnose()

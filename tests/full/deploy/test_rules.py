@@ -8,6 +8,7 @@ import yaml
 
 from full.deploy.monitoring import PROMETHEUS, Json, alerts, records_of, rules
 from support import CHECKOUT
+from support.readme import anchors
 from support.tools import need
 
 INTERVAL = 15
@@ -45,21 +46,16 @@ def test_each_alert_is_tested() -> None:
 
 
 def test_each_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on() -> None:
-    anchors = {
-        re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-")
-        for title in re.findall(
-            r"^#+ (.+)$", (CHECKOUT / "README.md").read_text(), re.MULTILINE
-        )
-    }
+    entries = anchors((CHECKOUT / "deploy" / "RUNBOOK.md").read_text())
     for alert in alerts():
         name, said = alert["alert"], alert["annotations"]
         assert alert["labels"]["severity"] in {"warning", "critical"}, name
         assert said["summary"].strip(), name
         assert said["description"].strip(), name
         page, _, anchor = said["runbook_url"].partition("#")
-        assert page == "README.md"
+        assert page == "deploy/RUNBOOK.md"
         assert anchor == name.lower()
-        assert anchor in anchors, f"README.md has no entry for {name}"
+        assert anchor in entries, f"the runbook has no entry for {name}"
 
 
 def test_rules_read_only_what_other_rules_record() -> None:

@@ -21,10 +21,9 @@ PLACES = {
 
 def typed(word: str) -> list[str]:
     """The runbook's commands that begin with a word, their places filled."""
-    text = (CHECKOUT / "README.md").read_text()
-    section = re.search(r"^## Runbook\n(.*?)^## ", text, re.DOTALL | re.MULTILINE)
-    assert section is not None
-    found = re.findall(rf"`({word} [^`]+)`", section[1])
+    text = (CHECKOUT / "deploy" / "RUNBOOK.md").read_text()
+    _, _, alerts = text.partition("\n## Alerts\n")
+    found = re.findall(rf"`({word} [^`]+)`", " ".join(alerts.split()))
     for place, value in PLACES.items():
         found = [re.sub(rf"\b{place}\b", value, command) for command in found]
     return sorted(set(found))

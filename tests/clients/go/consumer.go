@@ -1,5 +1,5 @@
 // A consumer on lib/pq: DATABASE_URL=... QUEUE=... LEASE=... consumer, until SIGTERM.
-// Claims one job at a time, keeps its lease while it runs, and is on duty ("Being woken" in sql/README.md) between.
+// Claims one job at a time, keeps its lease while it runs, and is on duty ("Being woken" in sql/CONSUMERS.md) between.
 package main
 
 import (

@@ -4,7 +4,7 @@ import org.postgresql.PGConnection;
 
 /**
  * A consumer on JDBC: DATABASE_URL=... QUEUE=... LEASE=... java Consumer, until SIGTERM. Claims one job at a time,
- * keeps its lease while it runs, and is on duty ("Being woken" in sql/README.md) between.
+ * keeps its lease while it runs, and is on duty ("Being woken" in sql/CONSUMERS.md) between.
  */
 public class Consumer {
     static final String NAME = "java-" + ProcessHandle.current().pid();

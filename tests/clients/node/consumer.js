@@ -1,5 +1,5 @@
 // A consumer on node-postgres: DATABASE_URL=... QUEUE=... LEASE=... node consumer.js, until SIGTERM.
-// Claims one job at a time, keeps its lease while it runs, and is on duty ("Being woken" in sql/README.md) between.
+// Claims one job at a time, keeps its lease while it runs, and is on duty ("Being woken" in sql/CONSUMERS.md) between.
 const { setTimeout: sleep } = require('node:timers/promises')
 const { Client } = require('pg')
 const handlers = require('./handlers')

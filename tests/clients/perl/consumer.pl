@@ -1,5 +1,5 @@
 # A consumer on DBD::Pg: DATABASE_URL=... QUEUE=... LEASE=... perl consumer.pl, until SIGTERM.
-# Claims one job at a time, keeps its lease by an alarm, and is on duty ("Being woken" in sql/README.md) between.
+# Claims one job at a time, keeps its lease by an alarm, and is on duty ("Being woken" in sql/CONSUMERS.md) between.
 use v5.32;
 use warnings;
 use open qw(:std :utf8);

@@ -1,6 +1,6 @@
 <?php
 // A consumer on pdo_pgsql and pcntl: DATABASE_URL=... QUEUE=... LEASE=... php consumer.php, until SIGTERM.
-// Claims one job at a time, keeps its lease by an alarm, and is on duty ("Being woken" in sql/README.md) between.
+// Claims one job at a time, keeps its lease by an alarm, and is on duty ("Being woken" in sql/CONSUMERS.md) between.
 declare(strict_types=1);
 require __DIR__ . '/database.php';
 define('HANDLERS', require __DIR__ . '/handlers.php');

@@ -1,5 +1,5 @@
 # A consumer on the gem pg: DATABASE_URL=... QUEUE=... LEASE=... ruby consumer.rb, until SIGTERM.
-# Claims one job at a time, keeps its lease while it runs, and is on duty ("Being woken" in sql/README.md) between.
+# Claims one job at a time, keeps its lease while it runs, and is on duty ("Being woken" in sql/CONSUMERS.md) between.
 require "json"
 require "pg"
 require_relative "handlers"

@@ -334,7 +334,7 @@ async def test_what_a_role_or_a_database_sets_does_not_reach_an_upgrade(
     assert await contents(old, CATALOG) == made
 
 
-# What sessions and statements under way hold by number: see sql/README.md, Upgrades.
+# What sessions and statements under way hold by number: see sql/MIGRATIONS.md.
 NUMBERS = """
 select 'function ' || p.oid::regprocedure, p.oid
 from pg_proc as p where p.pronamespace = 'pgwake'::regnamespace

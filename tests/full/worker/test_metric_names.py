@@ -22,7 +22,7 @@ from support.worker.helpers import embedded, ended, in_status
 from support.worker.metrics import Samples, fetch
 from support.worker.registries import waiting
 
-# Of prometheus_client; README.md says so.
+# Of prometheus_client; deploy/MONITORING.md says so.
 OF_THE_PROCESS = re.compile("(process|python)_")
 
 

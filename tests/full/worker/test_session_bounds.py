@@ -1,4 +1,4 @@
-"""How many sessions a worker has: never more than the README says."""
+"""How many sessions a worker has: never more than deploy/CONNECTIONS.md says."""
 
 import asyncio
 from collections import Counter
@@ -20,7 +20,7 @@ from pg_stat_activity
 where datname = current_database() and application_name like 'pgwake:%'
 group by 1
 """
-# As in the table of README's section "Connections".
+# As in the table of deploy/CONNECTIONS.md, "How many sessions".
 BOUNDS = {"own": 5, "/tx": 4 + 1, "/http": 4 + 1, "pgwake:producer": 5}
 
 

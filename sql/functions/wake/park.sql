@@ -5,7 +5,7 @@
 -- sent.
 --
 -- Returns whether this session is on duty now; false: another is. Taken twice, it has
--- to be given up twice. Not undone by a rollback. sql/README.md says what a consumer
+-- to be given up twice. Not undone by a rollback. sql/CONSUMERS.md says what a consumer
 -- has to do before and after, so that no job is left over; in short: LISTEN first, look
 -- at the queue once more before sleeping, and again when open_writers() have gone.
 --

@@ -7,14 +7,16 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
-
-import asyncpg
-import psycopg
 
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.embedded import free_port as free_port
+
+# Each process of a worker with the tests' handlers imports this: nothing dear.
+if TYPE_CHECKING:
+    import asyncpg
+    import psycopg
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 OWNER = "pgwake_owner"
@@ -68,7 +70,7 @@ def database_url(server: EmbeddedServer, name: str, role: str = OWNER) -> str:
     return parts.geturl()
 
 
-def make_logins(admin: psycopg.Connection) -> None:
+def make_logins(admin: "psycopg.Connection") -> None:
     """Create the roles of LOGINS where they are missing; pgwake's have to be there."""
     for login, role in LOGINS.items():
         if admin.execute("select to_regrole(%s)", [login]).fetchone() == (None,):
@@ -104,6 +106,8 @@ def create_installed_database(server: EmbeddedServer, name: str) -> str:
 
     The server must be a fresh one: the role is created too.
     """
+    import psycopg  # noqa: PLC0415, see above
+
     with psycopg.connect(server.socket_url, autocommit=True) as admin:
         admin.execute(f"create role {OWNER} login password '{OWNER_PASSWORD}'")
         admin.execute(f"create database {name} owner {OWNER}")

@@ -1,14 +1,16 @@
 """/openapi.json is what the service does: schemathesis holds one against the other."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
-from support import Connection
+from support import CHECKOUT, Connection
 from support.sql.helpers import job_in
 from support.worker.api import TOKEN, serving
 
 CONFIG = Path(__file__).parent / "schemathesis.toml"
+KEPT = CHECKOUT / ".hypothesis"  # the classes of all characters: two seconds' work
 
 
 async def test_the_service_does_what_its_document_says(
@@ -26,6 +28,7 @@ async def test_the_service_does_what_its_document_says(
             *("--generation-deterministic", "--no-color"),
             *("--generation-allow-x00", "false"),  # these are refused, in another test
             cwd=tmp_path,
+            env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(KEPT)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -12,13 +12,14 @@ from pgwake.cli import main as cli
 from pgwake.cli.bench import history
 from pgwake.cli.bench.command import compare
 from pgwake.cli.bench.history import Record, verdict
+from pgwake.database.statements.install import get_adoption
 from pgwake.errors import InvalidArgumentError, PgwakeError
 from support import PATIENCE, Connection, wait_for
 from support.sql.helpers import insert
 from support.worker.processes import Pgwake, StartProcess
 from support.worker.scratch import census
 
-SMALL = ("bench", "--quick", "--repeats", "1")
+SMALL = ("bench", "--quick", "--jobs", "100", "--repeats", "1")
 AT = datetime(2026, 11, 28, tzinfo=UTC)
 FIGURES = {
     *("round_trip_ms", "commit_ms", "enqueue_jobs_per_second", "enqueue_wal_bytes"),
@@ -47,28 +48,28 @@ def record(*values: float, name: str = "commit_ms", **changes: object) -> Record
 
 
 async def test_it_shows_every_figure_compares_and_leaves_nothing(
-    connection: Connection, pgwake: Pgwake, tmp_path: Path
+    connection: Connection, pgwake: Pgwake, state: Path, tmp_path: Path
 ) -> None:
     await insert(connection)
     before = await census(connection)
-    state = {"XDG_STATE_HOME": str(tmp_path)}
+    identity = (await get_adoption(connection)).present_identity
+    last = record(1, database=identity, jobs=100)
+    history.write(last.path, last)
 
-    first = await pgwake(*SMALL, "--json", "first.json", **state)
-    assert (first.code, first.errors) == (0, ""), first
-    assert "queue pgwake_bench" in first.output
-    assert "There is no run to compare with" in first.output
-    figures = history.read(tmp_path / "first.json").figures
-    assert figures.keys() >= FIGURES
-    for name, (value,) in figures.items():
+    shown = await pgwake(*SMALL, "--json", "run.json", XDG_STATE_HOME=str(tmp_path))
+    assert (shown.code, shown.errors) == (0, ""), shown
+    assert "queue pgwake_bench" in shown.output
+    assert "ratio" in shown.output
+    assert "last: " in shown.output
+    run = history.read(tmp_path / "run.json")
+    assert run.figures.keys() >= FIGURES
+    for name, (value,) in run.figures.items():
         # The server's CPU is counted in hundredths of a second.
         assert value > 0 or name.endswith("cpu_us"), name
-        assert name.replace("_", " ") in first.output
-    assert await census(connection) == before
-
-    second = await pgwake(*SMALL, **state)
-    assert (second.code, second.errors) == (0, ""), second
-    assert "ratio" in second.output
-    assert "last: " in second.output
+        assert name.replace("_", " ") in shown.output
+    # The next is compared with this one.
+    assert last.path.is_relative_to(state)
+    assert history.read(last.path) == run
     assert await census(connection) == before
 
 

@@ -5,6 +5,7 @@ import os
 import signal
 from datetime import timedelta
 from pathlib import Path
+from string import ascii_lowercase
 
 import pytest
 
@@ -33,7 +34,7 @@ async def worker(
     """A worker whose kinds a, b, ... are done by these commands."""
     flags = [
         part
-        for kind, command in zip("abcdefgh", commands, strict=False)
+        for kind, command in zip(ascii_lowercase, commands, strict=False)
         for part in ("--exec", f"{kind}={command}")
     ]
     return await start_worker(*flags, **{"imports": "", **settings})
@@ -54,12 +55,17 @@ async def pid_in(path: Path) -> int:
 
 
 @pytest.mark.usefixtures("loop")
-async def test_a_command_gets_the_payload_and_its_output_is_the_result(
+async def test_a_command_gets_the_payload_and_its_output_is_the_result_up_to_a_size(
     start_worker: StartProcess, connection: Connection
 ) -> None:
     outputs = "cat", "echo done", "true", "printf 42", "printf '{oops'"
     words = "echo '$HOME;' \"a  b\" * | cat", "sh -c 'echo $((1+1))'"  # no shell's
-    await worker(start_worker, *outputs, *words)
+    unread = "true", "sh -c 'exec <&-; sleep 0.1; echo 1'", "wc -c"
+    without_measure = (
+        "head -c 20000000 /dev/zero",
+        "sh -c 'head -c 3000000 /dev/zero | tr \"\\\\0\" e >&2; echo end >&2; false'",
+    )
+    await worker(start_worker, *outputs, *words, *unread, *without_measure)
     payload = {
         "text": "a'; touch /tmp/x; $(id) `id` \"\r\n",
         "exact": 12345678901234567890123,
@@ -73,11 +79,27 @@ async def test_a_command_gets_the_payload_and_its_output_is_the_result(
     assert results[:5] == [payload, "done\n", None, 42, "{oops"]
     assert results[5:] == ["$HOME; a  b * | cat\n", 2]
 
+    large = {"text": "x" * 900_000}
+    jobs = [await insert(connection, kind, payload=large) for kind in "hij"]
+    rows = [await ended(connection, job_id) for job_id in jobs]
+    assert [row["status"] for row in rows] == ["completed"] * 3
+    assert rows[2]["result"] == len(json.dumps(large))
 
-async def test_what_is_known_of_the_job_is_in_the_environment(
-    start_worker: StartProcess, connection: Connection
+    row = await ended(connection, await insert(connection, "k"))
+    assert row["status"] == "completed"
+    # Three bytes each: a zero can't be stored.
+    assert len(json.dumps(row["result"], ensure_ascii=False).encode()) > 2**20 - 10
+    row = await ended(connection, await insert(connection, "l", max_attempts=1))
+    assert row["errors"][0]["message"].endswith("eeeend")
+    assert len(row["errors"][0]["message"]) < 2000
+
+
+async def test_the_job_is_in_the_environment_and_secrets_are_if_they_are_asked_for(
+    start_worker: StartProcess, connection: Connection, database: str
 ) -> None:
-    await worker(start_worker, "env -0")
+    script = "sh -c 'env | grep -c -e ^PGWAKE_[^J] -e ^PG[^W] -e ^DATABASE'"
+    show = 'sh -c \'printf "\\"$PGWAKE_DATABASE_URL\\""\''
+    await worker(start_worker, "env -0", script, show)
     hostile = "a\nPATH=/nowhere $(id)'"
     job_id = await insert(
         connection, "a", payload={"self": 1}, metadata={"note": hostile}, max_attempts=3
@@ -100,16 +122,7 @@ async def test_what_is_known_of_the_job_is_in_the_environment(
     }
     assert found["PATH"] == os.environ["PATH"]
 
-
-async def test_the_workers_secrets_are_not_in_it_unless_asked_for(
-    start_worker: StartProcess,
-    connection: Connection,
-    database: str,
-) -> None:
-    script = "sh -c 'env | grep -c -e ^PGWAKE_[^J] -e ^PG[^W] -e ^DATABASE'"
-    show = 'sh -c \'printf "\\"$PGWAKE_DATABASE_URL\\""\''
-    await worker(start_worker, script, show)
-    first, second = [await insert(connection, kind, max_attempts=1) for kind in "ab"]
+    first, second = [await insert(connection, kind, max_attempts=1) for kind in "bc"]
     row = await ended(connection, first)
     assert row["errors"][-1]["message"] == "exit code 1"  # grep has found nothing
     assert (await ended(connection, second))["result"] == ""
@@ -122,78 +135,53 @@ async def test_the_workers_secrets_are_not_in_it_unless_asked_for(
 
 
 async def test_exit_codes_fail_the_attempt_and_those_for_bad_input_end_the_job(
-    start_worker: StartProcess, connection: Connection
+    start_worker: StartProcess, connection: Connection, tmp_path: Path
 ) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
     await set_queue(connection, backoff_base=timedelta(0))
     bad, discarded = (1, 2, 75, 126, 255), (64, 65)
     said = "echo first >&2; echo ouch >&2"
     commands = [f"sh -c '{said}; exit {code}'" for code in (*bad, *discarded)]
-    await worker(start_worker, *commands, "sh -c 'kill -SEGV $$'")
-    ids = [await insert(connection, kind, max_attempts=2) for kind in "abcdefgh"]
-    *rows, segfault = [await ended(connection, job_id) for job_id in ids]
+    await worker(start_worker, *commands, "sh -c 'kill -SEGV $$'", str(program))
+    program.unlink()
+    ids = [await insert(connection, kind, max_attempts=2) for kind in "abcdefghi"]
+    *rows, segfault, without_program = [
+        await ended(connection, job_id) for job_id in ids
+    ]
 
     for row, code in zip(rows, (*bad, *discarded), strict=True):
         why = ["discarded"] if code in discarded else ["failed", "failed"]
         assert (row["status"], reasons(row)) == ("failed", why)
         assert row["errors"][0]["message"] == f"exit code {code}: first\nouch"
     assert segfault["errors"][0]["message"] == "killed by SIGSEGV"
+    assert without_program["errors"][0]["message"].startswith("exit code 127: ")
 
 
-async def test_a_program_that_has_gone_fails_the_attempt(
+@pytest.mark.usefixtures("loop")
+async def test_a_daemon_that_keeps_the_output_open_holds_nothing_up(
     start_worker: StartProcess, connection: Connection, tmp_path: Path
 ) -> None:
-    program = tmp_path / "program"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    await worker(start_worker, str(program))
-    program.unlink()
-    row = await ended(connection, await insert(connection, "a", max_attempts=1))
-    assert row["errors"][0]["message"].startswith("exit code 127: ")
-
-
-@pytest.mark.usefixtures("loop")
-async def test_payloads_need_not_be_read_and_output_without_measure_is_cut(
-    start_worker: StartProcess, connection: Connection
-) -> None:
+    daemons = {"a": "sleep 3600", "b": "setsid sleep 3600"}
     await worker(
         start_worker,
-        *("true", "sh -c 'exec <&-; sleep 0.1; echo 1'", "wc -c"),
-        "head -c 100000000 /dev/zero",
-        "sh -c 'head -c 10000000 /dev/zero | tr \"\\\\0\" e >&2; echo end >&2; exit 1'",
+        *(
+            f"sh -c '{daemon} & echo $! >>{tmp_path / kind}; echo 7'"
+            for kind, daemon in daemons.items()
+        ),
+        queues="q:1",
     )
-    large = {"text": "x" * 900_000}
-    jobs = [await insert(connection, kind, payload=large) for kind in "abc"]
-    rows = [await ended(connection, job_id) for job_id in jobs]
-    assert [row["status"] for row in rows] == ["completed"] * 3
-    assert rows[2]["result"] == len(json.dumps(large))
+    for kind in daemons:
+        jobs = [await insert(connection, kind, queue="q") for _ in range(2)]
+        rows = [await ended(connection, job_id) for job_id in jobs]
+        assert [row["result"] for row in rows] == [7, 7]
 
-    row = await ended(connection, await insert(connection, "d"))
-    assert row["status"] == "completed"
-    # Three bytes each: a zero can't be stored.
-    assert len(json.dumps(row["result"], ensure_ascii=False).encode()) > 2**20 - 10
-    row = await ended(connection, await insert(connection, "e", max_attempts=1))
-    assert row["errors"][0]["message"].endswith("eeeend")
-    assert len(row["errors"][0]["message"]) < 2000
-
-
-@pytest.mark.usefixtures("loop")
-@pytest.mark.parametrize("leave", ["sleep 3600", "setsid sleep 3600"])
-async def test_a_daemon_that_keeps_the_output_open_holds_nothing_up(
-    start_worker: StartProcess, connection: Connection, tmp_path: Path, leave: str
-) -> None:
-    file = tmp_path / "pid"
-    await worker(
-        start_worker, f"sh -c '{leave} & echo $! >{file}; echo 7'", queues="q:1"
-    )
-    jobs = [await insert(connection, "a", queue="q") for _ in range(2)]
-    rows = [await ended(connection, job_id) for job_id in jobs]
-    left = await pid_in(file)
-
-    assert [row["result"] for row in rows] == [7, 7]
-    if leave.startswith("setsid"):  # it has left the group on purpose
-        assert is_alive(left)
-        os.kill(left, signal.SIGKILL)
-    await gone(left)
+        for left in map(int, (tmp_path / kind).read_text().split()):
+            if kind == "b":  # it has left the group on purpose
+                assert is_alive(left)
+                os.kill(left, signal.SIGKILL)
+            await gone(left)
 
 
 NAP = "sh -c 'trap \"echo told >{0}/told\" TERM; sleep 3600 & echo $! >{0}/pid; wait'"
@@ -201,40 +189,36 @@ DEAF = "sh -c 'trap \"\" TERM; sleep 3600 & echo $! >{0}/pid; wait; wait'"
 
 
 @pytest.mark.usefixtures("loop")
-async def test_a_command_over_its_time_limit_is_told_then_killed_with_its_children(
+async def test_a_command_that_has_to_end_is_told_then_killed_with_its_children(
     start_worker: StartProcess, connection: Connection, tmp_path: Path
 ) -> None:
     await connection.execute(
         "insert into pgwake.kinds (name, timeout, max_attempts)"
         " select k, '1 s', 1 from unnest('{a,b}'::text[]) as k"
     )
-    (tmp_path / "deaf").mkdir()
+    folders = [tmp_path / kind for kind in "abcd"]
+    commands = NAP, DEAF, DEAF, NAP
+    for folder in folders:
+        folder.mkdir()
     process = await worker(
-        start_worker, NAP.format(tmp_path), DEAF.format(tmp_path / "deaf")
+        start_worker,
+        *map(str.format, commands, folders),
+        lease=2,
     )
-    told, deaf = [await insert(connection, kind) for kind in "ab"]
+    told, deaf_too, cancelled, lost = [
+        await insert(connection, kind) for kind in "abcd"
+    ]
+    children = [await pid_in(folder / "pid") for folder in folders]
+    await call(connection, "cancel_job", job_id=cancelled)
+    await call(connection, "force_complete_job", job_id=lost, reason="by hand")
 
-    for job_id, folder in ((told, tmp_path), (deaf, tmp_path / "deaf")):
+    for job_id in (told, deaf_too):
         assert reasons(await ended(connection, job_id)) == ["timeout"]
-        await gone(await pid_in(folder / "pid"))
-    assert (tmp_path / "told").exists()
-    assert process.log("process died") == []
-
-
-async def test_a_command_that_is_cancelled_or_whose_lease_is_lost_is_ended(
-    start_worker: StartProcess, connection: Connection, tmp_path: Path
-) -> None:
-    (tmp_path / "nap").mkdir()
-    commands = DEAF.format(tmp_path), NAP.format(tmp_path / "nap")
-    process = await worker(start_worker, *commands, lease=2)
-    deaf, nap = [await insert(connection, kind) for kind in "ab"]
-    children = [await pid_in(tmp_path / "pid"), await pid_in(tmp_path / "nap" / "pid")]
-    await call(connection, "cancel_job", job_id=deaf)
-    await call(connection, "force_complete_job", job_id=nap, reason="by hand")
-
-    assert (await ended(connection, deaf))["status"] == "cancelled"
+    assert (await ended(connection, cancelled))["status"] == "cancelled"
     for child in children:
         await gone(child)
+    for folder in folders:
+        assert (folder / "told").exists() == (folder.name in "ad")
     assert process.log("process died") == []
 
 
@@ -252,14 +236,13 @@ async def test_a_stop_gives_the_job_back_and_leaves_no_process(
     assert (row["status"], row["attempt"], row["bounce_count"]) == ("pending", 0, 1)
 
 
-@pytest.mark.parametrize("whom", ["worker", "supervisor"])
-async def test_the_command_of_a_worker_that_is_killed_is_killed_too(
-    start_worker: StartProcess, connection: Connection, tmp_path: Path, whom: str
+async def test_the_command_of_a_supervisor_that_is_killed_is_killed_too(
+    start_worker: StartProcess, connection: Connection, tmp_path: Path
 ) -> None:
     process = await worker(start_worker, DEAF.format(tmp_path), grace=0)
     await insert(connection, "a", max_attempts=1)
     child = await pid_in(tmp_path / "pid")
-    os.kill(process.children[0] if whom == "worker" else process.pid, signal.SIGKILL)
+    process.send(signal.SIGKILL)
 
     await gone(child)
 
@@ -274,20 +257,26 @@ def orphan_killers(pid: int) -> list[int]:
     ]
 
 
-async def test_an_orphan_killer_that_is_killed_is_replaced_and_knows_what_runs(
+async def test_the_command_of_a_worker_that_is_killed_is_killed_by_its_last_orphan_killer(
     start_worker: StartProcess, connection: Connection, tmp_path: Path
 ) -> None:
     process = await worker(start_worker, DEAF.format(tmp_path), "true", grace=0)
     await insert(connection, "a", max_attempts=1)
     child = await pid_in(tmp_path / "pid")
-    (first,) = orphan_killers(process.children[0])
+    (tmp_path / "pid").unlink()
+    os.kill(process.children[0], signal.SIGKILL)
+    await gone(child)
+
+    # The job runs again. The next orphan killer of that worker knows of it, too.
+    child = await pid_in(tmp_path / "pid")
+    (first,) = orphan_killers(process.children[1])
     os.kill(first, signal.SIGKILL)
     await gone(first)
     await ended(connection, await insert(connection, "b"))
-    (second,) = orphan_killers(process.children[0])
+    (second,) = orphan_killers(process.children[1])
     assert second != first
 
-    os.kill(process.children[0], signal.SIGKILL)
+    os.kill(process.children[1], signal.SIGKILL)
     await gone(child)
     await gone(second)
 

@@ -1,14 +1,20 @@
 """Jobs that take their process down: neither endless, nor at the cost of others."""
 
+import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 from time import monotonic
 
+import pytest
+from structlog.testing import capture_logs
+
 from pgwake.names import new_worker_name
+from pgwake.supervise.supervisor import Supervisor
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert
-from support.worker.helpers import all_ended, ended, in_status, reasons
+from support.worker.helpers import all_ended, ended, in_status, reasons, settings
 from support.worker.metrics import Samples, fetch
 from support.worker.processes import Diary, StartProcess, gone
 
@@ -52,7 +58,8 @@ async def test_a_job_that_always_kills_its_process_is_failed_with_the_workers_na
 async def test_a_job_that_kills_its_process_once_runs_again_at_once_beside_others(
     connection: Connection, start_worker: StartProcess, diary: Diary, tmp_path: Path
 ) -> None:
-    worker = await start_worker()  # with the lease of five minutes
+    port = free_port()
+    worker = await start_worker(http_port=port)  # with the lease of five minutes
     mark = str(tmp_path / "mark")
     job_id = await insert(connection, "die once", payload={"mark": mark})
     row = await ended(connection, job_id)
@@ -64,6 +71,12 @@ async def test_a_job_that_kills_its_process_once_runs_again_at_once_beside_other
     # In the process that takes all jobs, not in quarantine.
     assert not worker.log("process started", suspects=True)
     assert diary.entries(event="end")[0]["pid"] == worker.children[1]
+
+    async def is_counted_once() -> bool:
+        page = Samples((await fetch(port, "/metrics")).text)
+        return page.total("pgwake_jobs_crashed", kind="die once") == 1
+
+    await wait_for(is_counted_once)
 
 
 async def test_a_suspect_runs_in_a_process_of_its_own_that_ends_after_it(
@@ -100,24 +113,6 @@ async def test_an_embedded_worker_runs_suspects_when_nothing_else_runs(
     assert order.index((neighbour, "end")) < order.index((suspect, "start"))
 
 
-async def test_crashes_are_counted_where_metrics_are_read(
-    connection: Connection, start_worker: StartProcess, tmp_path: Path
-) -> None:
-    port = free_port()
-    worker = await start_worker(http_port=port)
-    mark = str(tmp_path / "mark")
-    await ended(
-        connection, await insert(connection, "die once", payload={"mark": mark})
-    )
-    await worker.started(2)  # the one that died has been replaced
-
-    async def is_counted_once() -> bool:
-        page = Samples((await fetch(port, "/metrics")).text)
-        return page.total("pgwake_jobs_crashed", kind="die once") == 1
-
-    await wait_for(is_counted_once)
-
-
 async def test_a_supervisor_gives_back_only_what_its_own_child_had(
     connection: Connection, start_worker: StartProcess, diary: Diary, tmp_path: Path
 ) -> None:
@@ -138,17 +133,28 @@ async def test_a_supervisor_gives_back_only_what_its_own_child_had(
 
 
 async def test_a_crash_loop_of_the_process_itself_is_slowed_down(
-    start_process: StartProcess, database: str, tmp_path: Path
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "broken.py").write_text("import os\nos._exit(3)\n")
-    worker = await start_process(
-        *("-m", "pgwake", "run", "--import", "broken"), database_url=database
-    )
-    begun = monotonic()
-    await worker.logged("process died", count=6, exit=3)
-    # Pauses of 0 to 0.4, 0.8, 1.6, 3.2 s, ... on top of the starts themselves: all of
-    # them short is less likely than one in ten thousand.
-    assert monotonic() - begun > 1
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    longest = "pgwake.database.connection.random.uniform"
+    monkeypatch.setattr(longest, lambda _, most: most)  # else it is drawn
+    supervisor = Supervisor(settings(database, processes=1))
+    with capture_logs() as lines:
+        supervising = asyncio.create_task(supervisor.run())
+        begun = monotonic()
+
+        def deaths() -> int:
+            died = [line for line in lines if line["event"] == "process died"]
+            assert {line["exit"] for line in died} <= {3}
+            return len(died)
+
+        await wait_for(lambda: deaths() == 4)
+        supervisor._stop()
+        await supervising
+    assert monotonic() - begun > 0.4 + 0.8
 
 
 def test_worker_names_are_never_used_twice() -> None:

@@ -49,7 +49,7 @@ async def stays_alive(port: int, seconds: float = 3.3) -> None:
     while monotonic() < until:
         page = await fetch(port, "/healthz")
         assert page.status == 200, page.text
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
 
 
 @pytest.mark.parametrize(

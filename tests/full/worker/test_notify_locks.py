@@ -177,13 +177,12 @@ async def test_a_worker_whose_loop_is_blocked_passes_the_duty_on(
     assert row["claimed_by"] == second.name
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 async def test_no_job_waits_for_a_process_that_was_on_duty_and_ended(
-    connection: Connection, start_worker: StartProcess, number: signal.Signals
+    connection: Connection, start_worker: StartProcess
 ) -> None:
     for _ in range(2):
         await start_worker("--queue", "default:2", processes=2)
-    for _ in range(3):
+    for number in (signal.SIGKILL, signal.SIGTERM) * 2:
         os.kill(await notify_lock_holder(connection), number)
         ids = [await insert(connection, "note") for _ in range(20)]
         for job_id in ids:

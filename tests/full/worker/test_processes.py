@@ -111,13 +111,16 @@ async def test_what_holds_the_interpreters_lock_holds_up_no_other_job(
 
 
 async def test_a_job_that_timed_out_is_killed_alone(
-    connection: Connection, database: str, diary: Diary
+    connection: Connection, database: str, diary: Diary, tmp_path: Path
 ) -> None:
     await set_queue(connection, backoff_base=timedelta(0))
-    neighbour = await insert(connection, "spin apart", payload={"seconds": 2})
+    go = tmp_path / "go"
+    neighbour = await insert(connection, "hold apart", payload={"until": str(go)})
     late = await insert(connection, "spin apart briefly", payload={"seconds": 60})
     async with with_processes(database):
+        await diary.has(job=neighbour, event="start")
         row = await ended(connection, late)
+        go.touch()
         other = await ended(connection, neighbour)
 
     assert (row["status"], reasons(row)) == ("failed", ["timeout", "timeout"])
@@ -128,7 +131,7 @@ async def test_a_job_that_timed_out_is_killed_alone(
     assert (other["status"], other["attempt"]) == ("completed", 1)
 
 
-async def test_a_job_over_the_memory_limit_fails_and_its_process_is_replaced(
+async def test_who_is_over_the_memory_limit_or_keeps_half_of_it_is_replaced(
     connection: Connection, database: str
 ) -> None:
     async with with_processes(database, process_memory=256, queues="default:1"):
@@ -136,6 +139,9 @@ async def test_a_job_over_the_memory_limit_fails_and_its_process_is_replaced(
         row = await run(connection, "allocate", mebibytes=1000)
         (after,) = await pids(connection, 1)
         fits = await run(connection, "allocate", mebibytes=100)
+        kept_in = [
+            (await run(connection, "leak", mebibytes=50))["result"] for _ in range(4)
+        ]
 
     assert (row["status"], reasons(row)) == ("failed", ["failed"])
     message = (
@@ -145,48 +151,38 @@ async def test_a_job_over_the_memory_limit_fails_and_its_process_is_replaced(
     assert "in allocate" in row["errors"][0]["traceback"]
     assert before != after
     assert fits["result"] == "100 MiB"
+    assert kept_in[0] == after
+    assert None not in kept_in
+    assert len(set(kept_in)) > 1
 
 
-async def test_a_process_that_keeps_half_of_its_memory_is_replaced(
-    connection: Connection, database: str
+async def test_a_job_whose_process_dies_fails_alone_and_uses_up_its_attempts(
+    connection: Connection, database: str, diary: Diary, tmp_path: Path
 ) -> None:
-    async with with_processes(database, process_memory=256, queues="default:1"):
-        ran_in = [
-            (await run(connection, "leak", mebibytes=50))["result"] for _ in range(8)
-        ]
-
-    assert None not in ran_in
-    assert len(set(ran_in)) > 1
-
-
-@pytest.mark.parametrize(
-    ("kind", "payload", "message"),
-    [
+    cases: list[tuple[str, Row, str]] = [
         ("segfault", {}, "its process ended by SIGSEGV"),
         ("leave", {"code": 3}, "its process ended with exit code 3"),
         ("leave", {"code": 0}, "its process ended with exit code 0"),
-    ],
-)
-async def test_a_job_whose_process_dies_fails_alone_and_uses_up_its_attempts(
-    connection: Connection,
-    database: str,
-    kind: str,
-    payload: dict[str, Any],
-    message: str,
-) -> None:
+    ]
     await set_queue(connection, backoff_base=timedelta(0))
-    neighbour = await insert(connection, "spin apart", payload={"seconds": 2})
-    dead = await insert(connection, kind, payload=payload, max_attempts=2)
-    async with with_processes(database) as worker:
-        row = await ended(connection, dead)
+    go = tmp_path / "go"
+    neighbour = await insert(connection, "hold apart", payload={"until": str(go)})
+    async with with_processes(database, queues="default:2") as worker:
+        await diary.has(job=neighbour, event="start")
+        for kind, payload, message in cases:
+            dead = await insert(connection, kind, payload=payload, max_attempts=2)
+            row = await ended(connection, dead)
+            end = (row["status"], row["attempt"], row["crash_count"])
+            assert end == ("failed", 2, 0), message
+            assert reasons(row) == ["crashed", "crashed"], message
+            assert row["errors"][0]["message"] == message
+        go.touch()
         other = await ended(connection, neighbour)
         samples = Samples(worker.metrics.render())
 
-    assert (row["status"], row["attempt"], row["crash_count"]) == ("failed", 2, 0)
-    assert reasons(row) == ["crashed", "crashed"]
-    assert row["errors"][0]["message"] == message
     assert (other["status"], other["attempt"]) == ("completed", 1)
-    assert samples.total("pgwake_jobs_failed", kind=kind) == 1
+    for kind, count in (("segfault", 1), ("leave", 2)):
+        assert samples.total("pgwake_jobs_failed", kind=kind) == count
 
 
 async def test_a_forked_process_does_not_keep_its_dead_parents_job_running(
@@ -216,7 +212,7 @@ async def test_a_process_that_is_killed_while_it_is_idle_costs_no_attempt(
 async def test_a_lost_lease_kills_the_process_and_nothing_of_it_is_written(
     connection: Connection, database: str, diary: Diary
 ) -> None:
-    job_id = await insert(connection, "spin apart", payload={"seconds": 60})
+    job_id = await insert(connection, "hold apart", payload={"until": "/never"})
     async with with_processes(database, lease=1):
         (entry,) = await diary.has(job=job_id, event="start")
         await connection.execute(
@@ -282,7 +278,7 @@ async def test_a_stop_gives_back_what_outlasts_its_grace_and_ends_all_processes(
 async def test_a_job_that_ends_within_the_grace_of_a_stop_is_completed(
     connection: Connection, database: str, diary: Diary
 ) -> None:
-    job_id = await insert(connection, "spin apart", payload={"seconds": 1})
+    job_id = await insert(connection, "spin apart", payload={"seconds": 0.3})
     async with with_processes(database):
         await diary.has(job=job_id, event="start")
 
@@ -294,7 +290,7 @@ async def test_no_process_outlives_a_worker_that_is_killed(
 ) -> None:
     worker = await start_worker(imports="support.worker.process_handlers", processes=1)
     idle = (await run(connection, "pid"))["result"]
-    spins = await insert(connection, "spin apart", payload={"seconds": 60})
+    holds = await insert(connection, "hold apart", payload={"until": "/never"})
     deaf = await insert(connection, "sleep in C", payload={"seconds": 60})
     await diary.has(2, event="start")
     running = [entry["pid"] for entry in diary.entries(event="start")]
@@ -305,14 +301,18 @@ async def test_no_process_outlives_a_worker_that_is_killed(
 
     for pid in (*running, again):
         await gone(pid)
-    for job_id in (spins, deaf):
+    for job_id in (holds, deaf):
         assert (await job(connection, job_id))["status"] == "running"
 
 
-async def test_no_process_outlives_a_worker_that_is_stopped(
+async def test_a_supervised_workers_processes_log_as_it_does_and_end_with_it(
     connection: Connection, start_worker: StartProcess, diary: Diary
 ) -> None:
     worker = await start_worker(imports="support.worker.process_handlers", grace=0)
+    await run(connection, "log", text="is here")
+    line = await worker.logged("is here")
+    assert line["worker"] == (await worker.logged("worker started"))["worker"]
+
     job_id = await insert(connection, "sleep in C", payload={"seconds": 60})
     (entry,) = await diary.has(job=job_id, event="start")
     worker.send(signal.SIGTERM)
@@ -322,13 +322,21 @@ async def test_no_process_outlives_a_worker_that_is_stopped(
     assert (await job(connection, job_id))["status"] == "pending"
 
 
-async def test_exceptions_come_back_with_the_traceback_of_the_process(
+async def test_exceptions_come_back_with_their_traceback_and_outcomes_as_elsewhere(
     connection: Connection, database: str
 ) -> None:
-    async with with_processes(database):
+    async with with_processes(database, queues="default:1"):
         row = await run(connection, "raise apart", what="unpicklable")
         left = await run(connection, "raise apart", what="exit")
         invalid = await run(connection, "raise apart", what="invalid")
+        discarded = await run(connection, "raise apart", what="discard")
+        retried, snoozed = [
+            await put_off(
+                connection,
+                await insert(connection, "raise apart", payload={"what": what}),
+            )
+            for what in ("retry", "snooze")
+        ]
 
     (error,) = row["errors"]
     assert (error["reason"], error["message"]) == (
@@ -341,19 +349,6 @@ async def test_exceptions_come_back_with_the_traceback_of_the_process(
     assert left["errors"][0]["message"] == "SystemExit: 3"
     assert reasons(invalid) == ["invalid"]
 
-
-async def test_outcomes_are_raised_in_a_process_as_elsewhere(
-    connection: Connection, database: str
-) -> None:
-    ids = {
-        what: await insert(connection, "raise apart", payload={"what": what})
-        for what in ("snooze", "retry", "discard")
-    }
-    async with with_processes(database):
-        discarded = await ended(connection, ids["discard"])
-        retried = await retried_once(connection, ids["retry"])
-        snoozed = await in_status(connection, ids["snooze"], "pending")
-
     assert (discarded["status"], reasons(discarded)) == ("failed", ["discarded"])
     assert discarded["errors"][0]["message"] == "withdrawn"
     (error,) = retried["errors"]
@@ -365,40 +360,41 @@ async def test_outcomes_are_raised_in_a_process_as_elsewhere(
         assert timedelta(seconds=900) < wait < timedelta(seconds=1001)
 
 
-async def retried_once(connection: Connection, job_id: int) -> Row:
-    async def has_failed() -> bool:
-        return bool((await job(connection, job_id))["errors"])
+async def put_off(connection: Connection, job_id: int) -> Row:
+    """Wait until a job has run and is to run again much later; its row."""
 
-    await wait_for(has_failed)
+    async def is_put_off() -> bool:
+        row = await job(connection, job_id)
+        later = row["run_at"] - row["created_at"] > timedelta(seconds=900)
+        return bool(later and row["status"] == "pending")
+
+    await wait_for(is_put_off)
     return await job(connection, job_id)
 
 
-async def test_results_are_made_into_json_in_the_process(
+async def test_payloads_are_checked_and_results_made_into_json_in_the_process(
     connection: Connection, database: str
 ) -> None:
-    async with with_processes(database):
+    async with with_processes(database, queues="default:1"):
         large = await run(connection, "return apart", what="large")
         nothing = await run(connection, "return apart", what="nothing")
         unfit = await run(connection, "return apart", what="object")
+        wrong = await ended(
+            connection,
+            await insert(connection, "allocate", payload={"mebibytes": "many"}),
+        )
 
     assert len(large["result"]) == 1_000_000
     assert (nothing["status"], nothing["result"]) == ("completed", None)
     assert (unfit["status"], reasons(unfit)) == ("failed", ["invalid"])
+    # A dead letter at once.
+    assert (wrong["status"], wrong["attempt"]) == ("failed", 1)
+    assert reasons(wrong) == ["invalid"]
+    said = wrong["errors"][0]["message"]
+    assert "the payload does not fit allocate: mebibytes" in said
 
 
-async def test_a_payload_that_does_not_fit_is_a_dead_letter_at_once(
-    connection: Connection, database: str
-) -> None:
-    job_id = await insert(connection, "allocate", payload={"mebibytes": "many"})
-    async with with_processes(database):
-        row = await ended(connection, job_id)
-
-    assert (row["status"], row["attempt"]) == ("failed", 1)
-    assert reasons(row) == ["invalid"]
-    assert "the payload does not fit allocate: mebibytes" in row["errors"][0]["message"]
-
-
-async def test_what_a_handler_prints_goes_where_the_workers_output_goes(
+async def test_prints_go_where_the_workers_do_and_signals_are_the_workers_to_act_on(
     connection: Connection,
     database: str,
     capfd: pytest.CaptureFixture[str],
@@ -408,27 +404,10 @@ async def test_what_a_handler_prints_goes_where_the_workers_output_goes(
     async with with_processes(database):
         await run(connection, "print", text="is here")
         output, errors = capfd.readouterr()
+        assert (await run(connection, "signal itself"))["result"] == "went on"
 
     assert "is here" in output.splitlines()
     assert "is here" in errors.splitlines()
-
-
-async def test_a_supervised_workers_processes_log_as_it_does(
-    connection: Connection, start_worker: StartProcess
-) -> None:
-    worker = await start_worker(imports="support.worker.process_handlers")
-    await run(connection, "log", text="is here")
-    line = await worker.logged("is here")
-    started = await worker.logged("worker started")
-
-    assert line["worker"] == started["worker"]
-
-
-async def test_signals_to_the_whole_service_are_the_workers_to_act_on(
-    connection: Connection, database: str
-) -> None:
-    async with with_processes(database):
-        assert (await run(connection, "signal itself"))["result"] == "went on"
 
 
 async def test_a_module_that_a_process_cannot_import_fails_the_job_alone(

@@ -80,13 +80,13 @@ async def test_on_a_narrow_terminal_each_value_has_a_line(
     assert len(wide.text.strip().splitlines()) == 2
 
 
-@pytest.mark.parametrize("flag", ["--json", "--limit=5000"])
+@pytest.mark.parametrize("flag", ["--json", "--limit=1000"])
 async def test_a_reader_that_goes_away_is_no_fault_of_the_database(
     database: str, connection: Connection, tmp_path: Path, flag: str
 ) -> None:
-    await insert_some(connection, "a", 5000)
+    await insert_some(connection, "a" * 128, 1000)  # more than a pipe holds
     process = await asyncio.create_subprocess_shell(
-        f"{sys.executable} -m pgwake list --limit 5000 {flag} | head -c 10",
+        f"{sys.executable} -m pgwake list --limit 1000 {flag} | head -c 10",
         cwd=tmp_path,
         env=clean_environment({"PGWAKE_DATABASE_URL": database}),
         stdout=asyncio.subprocess.PIPE,

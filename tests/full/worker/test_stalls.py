@@ -21,42 +21,37 @@ from support.worker.processes import Diary, StartProcess, gone, is_alive
 from support.worker.registries import quick
 
 
-async def test_a_process_that_is_stopped_is_killed_and_its_jobs_given_back(
+async def test_a_process_is_killed_and_its_jobs_given_back_if_it_alone_is_stopped(
     connection: Connection, start_worker: StartProcess, diary: Diary, tmp_path: Path
 ) -> None:
     worker = await start_worker(stall_timeout=1.5)
     (pid,) = worker.children
+    # But not by a pause of the whole machine. First the supervisor is stopped, and it
+    # goes on last: so the child is silent for longer.
+    os.kill(worker.pid, signal.SIGSTOP)
+    os.kill(pid, signal.SIGSTOP)
+    await asyncio.sleep(3)  # the pause itself
+    os.kill(worker.pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGCONT)
+    noted = await insert(connection, "note")
+    await ended(connection, noted)
+    assert [entry["pid"] for entry in diary.entries(job=noted, event="start")] == [pid]
+    assert not worker.log("process silent, killed")
+
     job_id = await insert(connection, "hold", payload={"until": str(tmp_path / "go")})
-    await diary.has(event="start")
+    await diary.has(job=job_id, event="start")
     os.kill(pid, signal.SIGSTOP)
     await worker.logged("process silent, killed", pid=pid)
     await gone(pid)
-    await diary.has(2, event="start")
+    await diary.has(2, job=job_id, event="start")
     (tmp_path / "go").touch()
     row = await ended(connection, job_id)
 
     # Well under the lease, which is five minutes; never beside the first.
     assert (row["status"], row["attempt"]) == ("completed", 1)
     assert (row["crash_count"], reasons(row)) == (1, ["crashed"])
-    assert len({entry["pid"] for entry in diary.entries(event="start")}) == 2
-
-
-async def test_a_pause_of_the_whole_machine_kills_nobody(
-    connection: Connection, start_worker: StartProcess, diary: Diary
-) -> None:
-    worker = await start_worker(stall_timeout=1.5)
-    (pid,) = worker.children
-    # First the supervisor, and it goes on last: so the child is silent for longer.
-    os.kill(worker.pid, signal.SIGSTOP)
-    os.kill(pid, signal.SIGSTOP)
-    await asyncio.sleep(3)  # the pause itself
-    os.kill(worker.pid, signal.SIGCONT)
-    os.kill(pid, signal.SIGCONT)
-    job_id = await insert(connection, "note")
-    await ended(connection, job_id)
-
-    assert [entry["pid"] for entry in diary.entries(event="start")] == [pid]
-    assert not worker.log("process silent, killed")
+    starts = diary.entries(job=job_id, event="start")
+    assert len({entry["pid"] for entry in starts}) == 2
 
 
 async def test_a_process_that_waits_for_the_database_is_not_killed_and_ends_when_told(

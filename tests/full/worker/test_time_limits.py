@@ -5,14 +5,12 @@ import itertools
 import threading
 from datetime import datetime, timedelta
 
-import pytest
-
 from pgwake import Job, Registry
 from support import Connection, wait_for
 from support.sql.helpers import insert, job, set_queue
-from support.worker.helpers import clock, embedded, ended, reasons
+from support.worker.helpers import Row, clock, embedded, ended, reasons
 from support.worker.metrics import Samples
-from support.worker.processes import Diary, StartProcess, gone
+from support.worker.processes import Diary, StartProcess
 
 
 def sleeper(max_attempts: int) -> Registry:
@@ -80,61 +78,48 @@ async def test_a_time_limit_does_not_outlive_its_job(
     assert (row["status"], row["result"]) == ("completed", "done")
 
 
-@pytest.mark.parametrize(
-    "kind", ["block briefly", "thread briefly", "stubborn briefly"]
-)
 async def test_what_holds_on_past_its_time_limit_ends_the_process(
-    connection: Connection, start_worker: StartProcess, diary: Diary, kind: str
-) -> None:
-    worker = await start_worker("--queue", "default:3")
-    neighbour = await insert(connection, "nap", payload={"seconds": 30}, max_attempts=1)
-    await diary.has(job=neighbour, event="start")
-    (pid,) = worker.children
-
-    hung = await insert(connection, kind, payload={"seconds": 60}, max_attempts=1)
-    row = await ended(connection, hung)
-    await gone(pid)
-
-    # Recorded once, as what it was, and not as a crash.
-    assert (row["status"], row["attempt"], row["crash_count"]) == ("failed", 1, 0)
-    assert reasons(row) == ["timeout"]
-    assert len(diary.entries(job=hung, event="start")) == 1
-    # The neighbour has lost no attempt, and runs again in the next process.
-    await diary.has(2, job=neighbour, event="start")
-    row = await job(connection, neighbour)
-    assert (row["status"], row["attempt"], row["crash_count"]) == ("running", 1, 0)
-    assert (row["bounce_count"], row["errors"]) == (1, None)
-    await worker.logged("process died", pid=pid, exit=70)
-
-
-async def test_the_attempts_that_a_handler_declares_hold_for_a_hard_limit_too(
     connection: Connection, start_worker: StartProcess, diary: Diary
 ) -> None:
     await set_queue(connection, backoff_base=timedelta(0))
-    await start_worker()
-    job_id = await insert(connection, "block briefly", payload={"seconds": 60})
-    row = await ended(connection, job_id)
+    worker = await start_worker("--queue", "default:3")
+    neighbour = await insert(
+        connection, "nap", payload={"seconds": 600}, max_attempts=1
+    )
+    await diary.has(job=neighbour, event="start")
+    # The attempts that a handler declares hold for a hard limit too.
+    cases: list[tuple[str, Row, int]] = [
+        ("thread briefly", {"max_attempts": 1}, 1),
+        ("stubborn briefly", {"max_attempts": 1}, 1),
+        ("block briefly", {}, 2),
+    ]
+    for kind, columns, attempts in cases:
+        # In one claim, so that the first has ended, unwritten, when the second blocks.
+        async with connection.transaction():
+            quick = await insert(connection, "note")
+            hung = await insert(connection, kind, payload={"seconds": 60}, **columns)
+        row = await ended(connection, hung)
+        for pid in {entry["pid"] for entry in diary.entries(job=hung, event="start")}:
+            await worker.logged("process died", pid=pid, exit=70)
 
-    assert (row["status"], row["attempt"]) == ("failed", 2)
-    assert reasons(row) == ["timeout", "timeout"]
-    assert len(diary.entries(event="start")) == 2
-
-
-async def test_what_has_ended_beside_a_hung_job_is_not_run_again(
-    connection: Connection, start_worker: StartProcess, diary: Diary
-) -> None:
-    await start_worker("--queue", "default:3")
-    # In one claim, so that the first has ended, unwritten, when the second blocks.
-    async with connection.transaction():
-        quick = await insert(connection, "note")
-        hung = await insert(
-            connection, "block briefly", payload={"seconds": 60}, max_attempts=1
-        )
-    await ended(connection, hung)
-    row = await ended(connection, quick)
-
-    assert (row["status"], row["attempt"]) == ("completed", 1)
-    assert len(diary.entries(job=quick, event="start")) == 1
+        # Recorded once, as what it was, and not as a crash.
+        found = (row["status"], row["attempt"], row["crash_count"])
+        assert found == ("failed", attempts, 0), kind
+        assert reasons(row) == ["timeout"] * attempts, kind
+        assert len(diary.entries(job=hung, event="start")) == attempts, kind
+        # What has ended beside it is not run again.
+        row = await ended(connection, quick)
+        assert (row["status"], row["attempt"]) == ("completed", 1), kind
+        assert len(diary.entries(job=quick, event="start")) == 1, kind
+        # The neighbour has lost no attempt, and runs again in the next process.
+        next_one = len(worker.log("process died")) + 1
+        pid = (await worker.logged("process started", next_one))["pid"]
+        await diary.has(job=neighbour, event="start", pid=pid)
+        row = await job(connection, neighbour)
+        found = (row["status"], row["attempt"], row["crash_count"])
+        assert found == ("running", 1, 0), kind
+        bounces = len(diary.entries(job=neighbour, event="start")) - 1
+        assert (row["bounce_count"], row["errors"]) == (bounces, None), kind
 
 
 async def test_a_thread_that_outlives_its_limit_keeps_its_job_from_others(

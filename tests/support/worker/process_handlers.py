@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -56,6 +57,14 @@ def spin_apart(job: Job, seconds: float) -> None:
     while time.monotonic() < deadline:
         pass
     note(job, "end")
+
+
+@job("hold apart", process=True)
+def hold_apart(job: Job, until: Path) -> None:
+    """Run until there is such a file."""
+    note(job, "start")
+    while not until.exists():
+        time.sleep(0.01)
 
 
 @job("spin apart briefly", process=True, timeout=0.5, max_attempts=2)

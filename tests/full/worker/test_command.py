@@ -257,7 +257,7 @@ def orphan_killers(pid: int) -> list[int]:
     ]
 
 
-async def test_the_command_of_a_worker_that_is_killed_is_killed_by_its_last_orphan_killer(
+async def test_the_command_of_a_killed_worker_is_killed_by_its_last_orphan_killer(
     start_worker: StartProcess, connection: Connection, tmp_path: Path
 ) -> None:
     process = await worker(start_worker, DEAF.format(tmp_path), "true", grace=0)

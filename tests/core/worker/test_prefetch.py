@@ -99,6 +99,33 @@ async def test_what_was_claimed_ahead_goes_back_when_every_slot_is_held_up(
         await all_ended(connection)
 
 
+async def test_it_goes_back_from_a_worker_that_sleeps_too(
+    connection: Connection, database: str
+) -> None:
+    registry, go = waiting()
+    queues = "default:1"
+    async with (
+        embedded(database, registry, queues=queues),
+        embedded(database, registry, queues=queues),
+    ):
+        # One of them claims all of the last ten, while the other goes on duty or not.
+        for _ in range(5):
+            go.clear()
+            await insert_some(connection, "quick", 500)
+            await connection.execute(
+                "insert into pgwake.jobs (kind) values ('wait')"
+                " union all select 'quick' from generate_series(1, 9)"
+            )
+            await wait_for(lambda: _only_the_slow_one_is_left(connection))
+            go.set()
+            await all_ended(connection)
+
+
+async def _only_the_slow_one_is_left(connection: Connection) -> bool:
+    kinds = "select array_agg(kind) from pgwake.jobs_live"
+    return await connection.fetchval(kinds) == ["wait"]
+
+
 async def test_quick_jobs_are_run_once_however_many_workers_there_are(
     connection: Connection, start_worker: StartProcess, diary: Diary
 ) -> None:

@@ -294,17 +294,31 @@ class Claimer:
         return max(LOCKED_SECONDS, (now - self._locked_since) / 10)
 
     async def _sleep(self, seconds_to_next: float | None) -> None:
-        """Sleep until woken, until the next job is due, or until the next poll."""
+        """Sleep until woken, until the next job is due, or until the next poll.
+
+        What was claimed ahead and gets no slot meanwhile is given back.
+        """
         poll = self._poll_interval * random.uniform(0.9, 1.1)  # noqa: S311
-        timer = seconds_to_next is not None and seconds_to_next < poll
-        try:
-            async with asyncio.timeout(seconds_to_next if timer else poll):
-                await self._woken.wait()
-            self._metrics.woken(self.ready_jobs.queue, self._cause)
-        except TimeoutError:
-            self._metrics.woken(self.ready_jobs.queue, "timer" if timer else "poll")
-            if not timer:
-                self._wish = None  # who is on duty may be gone: try for it anew
+        seconds = poll if seconds_to_next is None else min(seconds_to_next, poll)
+        wakes_at = monotonic() + seconds
+        while not self._woken.is_set():
+            left = wakes_at - monotonic()
+            hoards = bool(self.ready_jobs.jobs) and left > HOARD_SECONDS
+            try:
+                async with asyncio.timeout(HOARD_SECONDS if hoards else left):
+                    await self._woken.wait()
+            except TimeoutError:
+                if hoards:
+                    await self._give_back()
+                    continue
+                is_poll = seconds == poll
+                self._metrics.woken(
+                    self.ready_jobs.queue, "poll" if is_poll else "timer"
+                )
+                if is_poll:
+                    self._wish = None  # who is on duty may be gone: try for it anew
+                return
+        self._metrics.woken(self.ready_jobs.queue, self._cause)
 
     def _want(self, wish: Wish) -> None:
         if wish is Wish.WORK:

@@ -10,6 +10,7 @@ from pgwake import names
 from pgwake.database.session import Session
 from pgwake.engine.calls import Calls
 from pgwake.engine.claimer import Claimer
+from pgwake.engine.ends import Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.lifeline.notify_lock import Cause, Role
 from pgwake.engine.lifeline.renewal import renewal_interval
@@ -75,7 +76,7 @@ class Assembly:
         self._job_log = JobLog(settings.log_jobs_per_second)
         self.reports = Reports(self._ends)
         self.finisher = Finisher(
-            self._ends, self.held_jobs, metrics, self._job_log, self.reports
+            self._ends, self.held_jobs, Telemetry(metrics, self._job_log), self.reports
         )
 
         self.all_ready = [ReadyJobs(queue, slots) for queue, slots in queues.items()]

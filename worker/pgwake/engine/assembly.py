@@ -12,6 +12,7 @@ from pgwake.engine.calls import Calls
 from pgwake.engine.claimer import Claimer
 from pgwake.engine.ends import Telemetry
 from pgwake.engine.finisher import Finisher
+from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.lifeline.notify_lock import Cause, Role
 from pgwake.engine.lifeline.renewal import renewal_interval
 from pgwake.engine.lifeline.thread import Lifeline
@@ -23,7 +24,6 @@ from pgwake.engine.runner import Runner
 from pgwake.engine.service import Service
 from pgwake.engine.unanswered import UnansweredClaims
 from pgwake.engine.upkeep import Upkeep
-from pgwake.jobs.job import Job
 from pgwake.jobs.registry import Registry
 from pgwake.observe.database_fit import DatabaseFit
 from pgwake.observe.health import Health
@@ -72,7 +72,7 @@ class Assembly:
         self._claims = self._session("claims", self._ends)
         self.health = Health(self._claims, self._ends, self.chores)
 
-        self.held_jobs: set[Job] = set()
+        self.held_jobs = HeldJobs()
         self._job_log = JobLog(settings.log_jobs_per_second)
         self.reports = Reports(self._ends)
         self.finisher = Finisher(

@@ -13,7 +13,7 @@ import structlog
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.claim import Claim, claim_batch
-from pgwake.database.statements.finish import release_jobs
+from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.lifeline.notify_lock import Cause, Role, Wish
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.heartbeat import Heartbeat
@@ -72,7 +72,7 @@ class Claimer:
         worker: str,
         lease: float | None,
         poll_interval: float,
-        held_jobs: set[Job],
+        held_jobs: HeldJobs,
         metrics: Metrics,
         claim_lock: asyncio.Lock,
         wish: Callable[[str, Wish], None],
@@ -193,7 +193,7 @@ class Claimer:
         if not suspects:
             self._cursor = claim.cursor
         jobs = Job.from_claim(claim, started)
-        self._held_jobs.update(jobs)
+        self._held_jobs.take(jobs)
         self._metrics.claimed(jobs)
         self.ready_jobs.put(jobs)
         return claim
@@ -236,15 +236,7 @@ class Claimer:
         if monotonic() - self.ready_jobs.finished_at < HOARD_SECONDS:
             return
         if jobs := self.ready_jobs.take_back(open_batches=False):
-            outcomes = await self._session.call(
-                lambda connection: release_jobs(
-                    connection,
-                    [job.id for job in jobs],
-                    [job.lease_id for job in jobs],
-                    "unstarted",
-                )
-            )
-            self._held_jobs.difference_update(jobs)
+            outcomes = await self._held_jobs.give_back(self._session, jobs, "unstarted")
             for job, outcome in zip(jobs, outcomes, strict=True):
                 self._metrics.given_back(job, outcome, "unstarted")
 

@@ -18,6 +18,7 @@ from pgwake.database.statements.finish import (
     release_jobs,
 )
 from pgwake.engine.ends import End, Release, Telemetry
+from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.progress import Reports
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.job import Job
@@ -51,7 +52,7 @@ class Finisher:
     def __init__(
         self,
         session: Session,
-        held_jobs: set[Job],
+        held_jobs: HeldJobs,
         sink: Telemetry,
         reports: Reports,
     ) -> None:
@@ -237,7 +238,7 @@ class Finisher:
             self.fail(job, seconds, f"its end is refused: {told}", reason="refused")
 
     def _ended(self, end: End, outcome: str) -> None:
-        self._held_jobs.discard(end.job)
+        self._held_jobs.settle(end.job)
         self._sink.ended(end, outcome)
 
 

@@ -14,6 +14,7 @@ from pgwake.database.statements import testing as queue
 from pgwake.engine.calls import Calls
 from pgwake.engine.ends import End, Release, Telemetry
 from pgwake.engine.finisher import Finisher
+from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.progress import Reports
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.engine.runner import Runner
@@ -125,7 +126,7 @@ class Rehearsal:
         self._raises = raises
         reports = Reports(session)
         self._recorder = _Recorder()
-        self._finisher = Finisher(session, set(), self._recorder, reports)
+        self._finisher = Finisher(session, HeldJobs(), self._recorder, reports)
         self._service = (
             _BorrowedService(session, self._finisher, reports)
             if isinstance(session, Borrowed)

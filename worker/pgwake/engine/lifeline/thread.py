@@ -8,6 +8,7 @@ from contextlib import suppress
 from pgwake import names
 from pgwake.database.session import Session
 from pgwake.engine.finisher import Finisher
+from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.lifeline.listener import Listener
 from pgwake.engine.lifeline.notify_lock import Cause, Role, Wish
 from pgwake.engine.lifeline.renewal import Renewal
@@ -52,7 +53,7 @@ class Lifeline:
         settings: Settings,
         worker: str,
         *,
-        held_jobs: set[Job],
+        held_jobs: HeldJobs,
         all_ready: Sequence[ReadyJobs],
         finisher: Finisher,
         health: Health,

@@ -13,9 +13,9 @@ from pgwake.engine.claimer import Claimer
 from pgwake.engine.ends import Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
-from pgwake.engine.lifeline.notify_lock import Cause, Role
 from pgwake.engine.lifeline.renewal import renewal_interval
 from pgwake.engine.lifeline.thread import Lifeline
+from pgwake.engine.mailbox import Mailbox
 from pgwake.engine.progress import Reports
 from pgwake.engine.quarantine import Quarantine
 from pgwake.engine.ready_jobs import ReadyJobs
@@ -24,6 +24,9 @@ from pgwake.engine.runner import Runner
 from pgwake.engine.service import Service
 from pgwake.engine.unanswered import UnansweredClaims
 from pgwake.engine.upkeep import Upkeep
+from pgwake.http.context import ApiContext
+from pgwake.http.events import EventFanout
+from pgwake.http.pool import Pool
 from pgwake.jobs.registry import Registry
 from pgwake.observe.database_fit import DatabaseFit
 from pgwake.observe.health import Health
@@ -143,6 +146,7 @@ class Assembly:
     def _claimer(self, ready_jobs: ReadyJobs) -> Claimer:
         return Claimer(
             ready_jobs,
+            Mailbox(ready_jobs.queue),
             self._claims,
             worker=self._name,
             lease=self._settings.lease,
@@ -150,7 +154,6 @@ class Assembly:
             held_jobs=self.held_jobs,
             metrics=self._metrics,
             claim_lock=self._claim_lock,
-            wish=lambda *wish: self.lifeline.wish(*wish),  # noqa: PLW0108, it is made later
         )
 
     def _quarantine(self) -> Quarantine:
@@ -190,24 +193,30 @@ class Assembly:
             renewal_interval(self._settings.lease or DEFAULT_LEASE),
         )
 
+    def _api_context(self, sampler: Sampler) -> ApiContext:
+        name = names.api_application_name(self._name)
+        return ApiContext(
+            self._settings,
+            self._metrics,
+            self.health,
+            sampler.history,
+            Pool(self._settings.dsn, name, self._settings.query_timeout),
+            EventFanout(self._settings.listen_dsn, name),
+        )
+
     def _lifeline(
         self, sampler: Sampler, beat_fd: int | None, http_port: int
     ) -> Lifeline:
-        by_queue = {claimer.ready_jobs.queue: claimer for claimer in self.claimers}
-
-        def tell_claimer(name: str, role: Role, cause: Cause | None) -> None:
-            by_queue[name].tell(role, cause)
-
         return Lifeline(
             self._settings,
             self._name,
+            mailboxes=[claimer.mailbox for claimer in self.claimers],
             held_jobs=self.held_jobs,
             all_ready=self.all_ready,
             finisher=self.finisher,
             health=self.health,
             metrics=self._metrics,
-            history=sampler.history,
-            tell_claimer=tell_claimer,
+            api_context=self._api_context(sampler),
             stop_claiming=self.stop_claiming,
             beat_fd=beat_fd,
             http_port=http_port,

@@ -69,7 +69,6 @@ class Assembly:
         self._registry = registry
         self._name = name
         self._metrics = metrics
-        self._is_supervised = beat_fd is not None
 
         self._ends, self.chores = self._session("ends"), self._session("upkeep")
         self._claims = self._session("claims", self._ends)
@@ -87,23 +86,27 @@ class Assembly:
         self.database_fit = DatabaseFit(
             self.chores, self.health, settings.environment, stopping
         )
-        self._claim_lock = self.database_fit.lock
-        self.claimers = [self._claimer(ready_jobs) for ready_jobs in self.all_ready]
-        self.quarantine = self._quarantine()
+        self.claimers = [self._build_claimer(ready) for ready in self.all_ready]
+        self.quarantine = Quarantine(
+            self.claimers,
+            self.chores,
+            claim_lock=self.database_fit.lock,
+            poll_interval=settings.poll_interval,
+        )
         self.unanswered = UnansweredClaims(
-            self._claims, name, self.held_jobs, self._claim_lock
+            self._claims, name, self.held_jobs, self.database_fit.lock
         )
 
         slots = sum(ready_jobs.slots for ready_jobs in self.all_ready)
         self._threads = ThreadPoolExecutor(slots, "pgwake-job")
-        self._processes = Processes(settings, name, has_own_log=self._is_supervised)
-        self._service = self._serve(slots)
-        self.runner = self._runner()
+        self._processes = Processes(settings, name, has_own_log=beat_fd is not None)
+        self._service = self._build_service(slots)
+        self.runner = self._build_runner()
 
         sampler = Sampler(metrics)
         self._worker_report = WorkerReport(name, list(queues), registry.kinds)
-        self.upkeep = self._upkeep(sampler)
-        self.lifeline = self._lifeline(sampler, beat_fd, http_port)
+        self.upkeep = self._build_upkeep(sampler)
+        self.lifeline = self._build_lifeline(sampler, beat_fd, http_port)
         self.health.heartbeats += [
             *(claimer.heartbeat for claimer in self.claimers),
             self.finisher.heartbeat,
@@ -143,7 +146,7 @@ class Assembly:
                 lambda ready_jobs=ready_jobs: ready_jobs.busy  # type: ignore[misc]
             )
 
-    def _claimer(self, ready_jobs: ReadyJobs) -> Claimer:
+    def _build_claimer(self, ready_jobs: ReadyJobs) -> Claimer:
         return Claimer(
             ready_jobs,
             Mailbox(ready_jobs.queue),
@@ -153,18 +156,10 @@ class Assembly:
             poll_interval=self._settings.poll_interval,
             held_jobs=self.held_jobs,
             metrics=self._metrics,
-            claim_lock=self._claim_lock,
+            claim_lock=self.database_fit.lock,
         )
 
-    def _quarantine(self) -> Quarantine:
-        return Quarantine(
-            self.claimers,
-            self.chores,
-            claim_lock=self._claim_lock,
-            poll_interval=self._settings.poll_interval,
-        )
-
-    def _serve(self, slots: int) -> Service:
+    def _build_service(self, slots: int) -> Service:
         return Service(
             self._settings.dsn,
             names.handlers_application_name(self._name),
@@ -174,7 +169,7 @@ class Assembly:
             self.reports,
         )
 
-    def _runner(self) -> Runner:
+    def _build_runner(self) -> Runner:
         return Runner(
             self._registry,
             self.finisher,
@@ -183,7 +178,7 @@ class Assembly:
             self._name if self._settings.tracing else None,
         )
 
-    def _upkeep(self, sampler: Sampler) -> Upkeep:
+    def _build_upkeep(self, sampler: Sampler) -> Upkeep:
         return Upkeep(
             self.chores,
             self.health,
@@ -193,7 +188,7 @@ class Assembly:
             renewal_interval(self._settings.lease or DEFAULT_LEASE),
         )
 
-    def _api_context(self, sampler: Sampler) -> ApiContext:
+    def _build_api_context(self, sampler: Sampler) -> ApiContext:
         name = names.api_application_name(self._name)
         return ApiContext(
             self._settings,
@@ -204,7 +199,7 @@ class Assembly:
             EventFanout(self._settings.listen_dsn, name),
         )
 
-    def _lifeline(
+    def _build_lifeline(
         self, sampler: Sampler, beat_fd: int | None, http_port: int
     ) -> Lifeline:
         return Lifeline(
@@ -216,7 +211,7 @@ class Assembly:
             finisher=self.finisher,
             health=self.health,
             metrics=self._metrics,
-            api_context=self._api_context(sampler),
+            api_context=self._build_api_context(sampler),
             stop_claiming=self.stop_claiming,
             beat_fd=beat_fd,
             http_port=http_port,

@@ -123,7 +123,7 @@ async def test_it_goes_back_from_a_worker_that_sleeps_too(
 
 async def _only_the_slow_one_is_left(connection: Connection) -> bool:
     kinds = "select array_agg(kind) from pgwake.jobs_live"
-    return await connection.fetchval(kinds) == ["wait"]
+    return bool(await connection.fetchval(kinds) == ["wait"])
 
 
 async def test_quick_jobs_are_run_once_however_many_workers_there_are(

@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from pgwake import Registry, Worker
-from pgwake.engine.lifeline.notify_lock import NotifyLock, Role, Wish
+from pgwake.engine.lifeline.notify_lock import NotifyLock
+from pgwake.engine.mailbox import Mailbox, Role, Wish
 from support import Connect, Connection, wait_for
 from support.sql.helpers import call, insert, job
 from support.worker.helpers import (
@@ -66,7 +67,9 @@ async def reserve(worker: Worker) -> None:
 
     async def knows() -> bool:
         lifeline = worker._lifeline
-        return bool(lifeline and lifeline._listener._notify_locks["default"]._elsewhere)
+        if lifeline is None:
+            return False
+        return lifeline._listener._notify_locks["default"].mailbox.is_elsewhere
 
     await wait_for(knows)
 
@@ -74,16 +77,22 @@ async def reserve(worker: Worker) -> None:
 async def test_who_changes_its_mind_at_once_hears_that_it_is_still_on_duty(
     connection: Connection,
 ) -> None:
-    heard: list[tuple[Role, str | None]] = []
-    lock = NotifyLock("default", lambda *news: heard.append(news))
-    lock.wish(Wish.NAP)
-    await lock.settle(connection)
-    assert heard.pop() == (Role.ON_DUTY, "lock")
-    lock.wish(Wish.WORK)
-    lock.wish(Wish.NAP)  # before it could be settled
-    await lock.settle(connection)
+    mailbox = Mailbox("default")
+    mailbox.connect(asyncio.Event())
+    lock = NotifyLock(mailbox)
 
-    assert heard == [(Role.ON_DUTY, "lock")]
+    async def wish(*wishes: Wish) -> None:
+        mailbox.woken.clear()
+        for each in wishes:
+            mailbox.want(each)
+        await asyncio.sleep(0)  # they arrive
+        await lock.settle(connection)
+        async with asyncio.timeout(1):
+            await mailbox.woken.wait()
+        assert (mailbox.role, mailbox.cause) == (Role.ON_DUTY, "lock")
+
+    await wish(Wish.NAP)
+    await wish(Wish.WORK, Wish.NAP)  # before the first could be settled
 
 
 async def test_a_worker_without_room_passes_the_duty_on_though_it_was_not_full(

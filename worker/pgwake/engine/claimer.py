@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
 
@@ -13,8 +12,8 @@ import structlog
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.claim import Claim, claim_batch
-from pgwake.database.statements.finish import release_jobs
-from pgwake.engine.lifeline.notify_lock import Cause, Role, Wish
+from pgwake.engine.held_jobs import HeldJobs
+from pgwake.engine.mailbox import MAX_NOTIFICATIONS, Mailbox, Role, Wish
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.job import Job
@@ -32,10 +31,10 @@ PREFETCH_SECONDS = 0.025, 0.25
 MAX_PREFETCH = 2 * MAX_BATCH
 # After this long without a free slot, jobs that were claimed ahead are given back.
 HOARD_SECONDS = 1.0
-# So many notifications within so many seconds make a queue busy: to be woken by each
-# would cost its producers more than to look so often in vain costs us. It is left in
+# MAX_NOTIFICATIONS within so many seconds make a queue busy: to be woken by each would
+# cost its producers more than to look so often in vain costs us. It is left in
 # peace until so many looks in a row have been in vain.
-BUSY_WAKEUPS, BUSY_SECONDS = 8, 0.08
+BUSY_SECONDS = 0.08
 NAP_SECONDS = 0.004
 MAX_EMPTY_NAPS = 3
 # A look that takes longer, for whatever reason, leaves waking up to others.
@@ -53,6 +52,7 @@ class Claimer:
 
     Args:
         ready_jobs: Where claimed jobs go.
+        mailbox: Where it and the queue's notify lock hear of each other.
         session: A session for claims; queues may share one.
         worker: The name to claim under.
         lease: How long a claim holds; None: the queue's own.
@@ -61,23 +61,23 @@ class Claimer:
         metrics: Where to count.
         claim_lock: Held while claiming; whoever holds it keeps all queues from
             claiming.
-        wish: Called with what it wants of the queue's notify lock.
     """
 
     def __init__(
         self,
         ready_jobs: ReadyJobs,
+        mailbox: Mailbox,
         session: Session,
         *,
         worker: str,
         lease: float | None,
         poll_interval: float,
-        held_jobs: set[Job],
+        held_jobs: HeldJobs,
         metrics: Metrics,
         claim_lock: asyncio.Lock,
-        wish: Callable[[str, Wish], None],
     ) -> None:
         self.ready_jobs = ready_jobs
+        self.mailbox = mailbox
         self._session = session
         self._worker = worker
         self._lease = None if lease is None else timedelta(seconds=lease)
@@ -89,38 +89,20 @@ class Claimer:
             f"the claims of queue {ready_jobs.queue}",
             max(poll_interval, session.timeout),
         )
-        self._tell_wish = wish
-        self._wish: Wish | None = None
-        self._role = Role.ALONE
-        self._wakeups: deque[float] = deque(maxlen=BUSY_WAKEUPS)
         self._naps = 0  # that may still be in vain before it sleeps
         self._cursor: str | None = None
         self._is_limited = False  # the queue's policy: nothing is claimed ahead
         self._locked_since: float | None = None
-        self._woken = asyncio.Event()
-        self._cause: Cause = "lock"
         self._claims = deque([(monotonic(), 0)], maxlen=2)  # when, finished by then
         self._claim_seconds = 0.0  # that the last one took, its turn included
         self._stopping = False
 
-    def tell(self, role: Role, cause: Cause | None) -> None:
-        """Hear what it is while it sleeps, and why to look; on the loop's thread."""
-        if role is Role.ON_DUTY is not self._role:
-            self._naps = MAX_EMPTY_NAPS  # a hand-over is a sign of much to do
-        self._role = role
-        if cause is None:
-            return
-        if cause == "notify":
-            self._wakeups.append(monotonic())
-        self._cause = cause
-        self._woken.set()
-
     def stop(self) -> None:
         """Let run() end, with no claim cut off: what one took would be nobody's."""
         self._stopping = True
-        self._woken.set()
+        self.mailbox.woken.set()
         self.ready_jobs.room.set()
-        self._want(Wish.WORK)
+        self.mailbox.want(Wish.WORK)
 
     async def run(self) -> None:
         """Claim until stopped."""
@@ -129,13 +111,13 @@ class Claimer:
             count = await self._room()
             if self._stopping:
                 return
-            self._woken.clear()  # before the look, so that no wake-up falls between
+            self.mailbox.woken.clear()  # before the look: a wake-up during it counts
             claim = await self._look(count)
             if claim is None:
                 await self._back_off()
             elif len(claim.jobs) == count:
                 self._locked_since = None
-                self._want(Wish.WORK)
+                self.mailbox.want(Wish.WORK)
             elif not (claim.jobs and claim.leaves_due):
                 await self._rest(claim)
 
@@ -150,7 +132,7 @@ class Claimer:
         None: the database has refused it, or it is the stop.
         """
         slow = asyncio.get_running_loop().call_later(
-            SLOW_LOOK_SECONDS, self._want, Wish.WORK
+            SLOW_LOOK_SECONDS, self.mailbox.want, Wish.WORK
         )
         started = monotonic()
         try:
@@ -193,7 +175,7 @@ class Claimer:
         if not suspects:
             self._cursor = claim.cursor
         jobs = Job.from_claim(claim, started)
-        self._held_jobs.update(jobs)
+        self._held_jobs.take(jobs)
         self._metrics.claimed(jobs)
         self.ready_jobs.put(jobs)
         return claim
@@ -210,7 +192,7 @@ class Claimer:
             ready_jobs.low_water = ahead // 2
             ready_jobs.room.clear()
             off_duty = asyncio.get_running_loop().call_later(
-                NO_ROOM_SECONDS, self._want, Wish.WORK
+                NO_ROOM_SECONDS, self.mailbox.want, Wish.WORK
             )
             try:
                 async with asyncio.timeout(HOARD_SECONDS):
@@ -236,15 +218,7 @@ class Claimer:
         if monotonic() - self.ready_jobs.finished_at < HOARD_SECONDS:
             return
         if jobs := self.ready_jobs.take_back(open_batches=False):
-            outcomes = await self._session.call(
-                lambda connection: release_jobs(
-                    connection,
-                    [job.id for job in jobs],
-                    [job.lease_id for job in jobs],
-                    "unstarted",
-                )
-            )
-            self._held_jobs.difference_update(jobs)
+            outcomes = await self._held_jobs.give_back(self._session, jobs, "unstarted")
             for job, outcome in zip(jobs, outcomes, strict=True):
                 self._metrics.given_back(job, outcome, "unstarted")
 
@@ -252,35 +226,39 @@ class Claimer:
         """Sleep after a look that has found less than there was room for."""
         if self.ready_jobs.saw_unknown_kind:
             self.ready_jobs.saw_unknown_kind = False
-            self._want(Wish.WORK)
+            self.mailbox.want(Wish.WORK)
             await asyncio.sleep(UNKNOWN_KIND_SECONDS)
-        elif self._role is not Role.ON_DUTY:
-            self._want(Wish.NAP)
-            is_reserve = self._role is Role.RESERVE
+        elif self.mailbox.role is not Role.ON_DUTY:
+            self.mailbox.want(Wish.NAP)
+            is_reserve = self.mailbox.role is Role.RESERVE
             await self._sleep(None if is_reserve else self._seconds_to_next(claim))
         elif self._is_busy(found=bool(claim.jobs)):
-            self._want(Wish.NAP)
+            self.mailbox.want(Wish.NAP)
             await asyncio.sleep(NAP_SECONDS)
         else:
-            self._want(Wish.SLEEP)
+            self.mailbox.want(Wish.SLEEP)
             await self._sleep(self._seconds_to_next(claim))
 
     async def _back_off(self) -> None:
         """Sleep after a look that was refused."""
-        self._want(Wish.WORK)
+        self.mailbox.want(Wish.WORK)
         if not self._stopping:
             await asyncio.sleep(REFUSED_SECONDS)
         await self._sleep(None)
 
     def _is_busy(self, *, found: bool) -> bool:
         """Whether jobs come so fast that looking often beats being woken by each."""
+        mailbox = self.mailbox
+        if mailbox.is_new_on_duty:  # a hand-over is a sign of much to do
+            mailbox.is_new_on_duty = False
+            self._naps = MAX_EMPTY_NAPS
         if self._naps:
             self._naps = MAX_EMPTY_NAPS if found else self._naps - 1
         elif (
-            len(self._wakeups) == BUSY_WAKEUPS
-            and monotonic() - self._wakeups[0] < BUSY_SECONDS
+            len(mailbox.notified_at) == MAX_NOTIFICATIONS
+            and monotonic() - mailbox.notified_at[0] < BUSY_SECONDS
         ):
-            self._wakeups.clear()
+            mailbox.notified_at.clear()
             self._naps = MAX_EMPTY_NAPS
         return self._naps > 0
 
@@ -301,12 +279,12 @@ class Claimer:
         poll = self._poll_interval * random.uniform(0.9, 1.1)  # noqa: S311
         seconds = poll if seconds_to_next is None else min(seconds_to_next, poll)
         wakes_at = monotonic() + seconds
-        while not self._woken.is_set():
+        while not self.mailbox.woken.is_set():
             left = wakes_at - monotonic()
             hoards = bool(self.ready_jobs.jobs) and left > HOARD_SECONDS
             try:
                 async with asyncio.timeout(HOARD_SECONDS if hoards else left):
-                    await self._woken.wait()
+                    await self.mailbox.woken.wait()
             except TimeoutError:
                 if hoards:
                     await self._give_back()
@@ -316,13 +294,6 @@ class Claimer:
                     self.ready_jobs.queue, "poll" if is_poll else "timer"
                 )
                 if is_poll:
-                    self._wish = None  # who is on duty may be gone: try for it anew
+                    self.mailbox.ask_anew()
                 return
-        self._metrics.woken(self.ready_jobs.queue, self._cause)
-
-    def _want(self, wish: Wish) -> None:
-        if wish is Wish.WORK:
-            self._role = Role.ALONE
-        if wish is not self._wish:
-            self._wish = wish
-            self._tell_wish(self.ready_jobs.queue, wish)
+        self._metrics.woken(self.ready_jobs.queue, self.mailbox.cause)

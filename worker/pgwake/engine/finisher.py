@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from time import monotonic
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import asyncpg
 import structlog
@@ -17,39 +17,20 @@ from pgwake.database.statements.finish import (
     fail_jobs,
     release_jobs,
 )
+from pgwake.engine.ends import End, Release, Telemetry
+from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.progress import Reports
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.job import Job
 from pgwake.jobs.problem import describe as describe_problem
-from pgwake.jobs.problem import type_of
 from pgwake.jsontext import storable
-from pgwake.observe.joblog import JobLog
-from pgwake.observe.metrics import Metrics
 from pgwake.pause import pause
 
 log = structlog.get_logger()
 
-
 MAX_BATCH = 500
 FLUSH_SECONDS = 0.005  # how long an end may wait for company while others are written
 MAX_WAITING = 5_000  # beyond it, slots wait for the database
-
-
-class End(NamedTuple):
-    """What became of a job: a result, a failure, or the reason of a release."""
-
-    job: Job
-    seconds: float
-    what: "str | Failure | Release | None"
-
-
-class Release(NamedTuple):
-    """A job goes back unburnt; see release_jobs for the reasons."""
-
-    reason: str
-    delay: timedelta | None = None
-    error: str | None = None  # to be kept in the job's errors
-
 
 Statement: TypeAlias = Callable[[Connection, Sequence[End]], Awaitable[list[str]]]
 
@@ -64,23 +45,20 @@ class Finisher:
     Args:
         session: A session of its own.
         held_jobs: The jobs that the process holds.
-        metrics: Where to count.
-        job_log: Where each job's line goes.
+        sink: Who else is told.
         reports: What is to be written of a job's progress before its end.
     """
 
     def __init__(
         self,
         session: Session,
-        held_jobs: set[Job],
-        metrics: Metrics,
-        job_log: JobLog,
+        held_jobs: HeldJobs,
+        sink: Telemetry,
         reports: Reports,
     ) -> None:
         self._session = session
         self._held_jobs = held_jobs
-        self._metrics = metrics
-        self._job_log = job_log
+        self._sink = sink
         self._reports = reports
         self.heartbeat = Heartbeat("the writing of ends", session.timeout)
         self._ends: list[End] = []
@@ -105,12 +83,10 @@ class Finisher:
     ) -> None:
         """End an attempt as failed; see fail_jobs."""
         message, trace = describe_problem(error)
-        if job.run is not None and reason != "cancelled":
-            job.run.failed(job.id, type_of(error) or reason, message, trace)
         failure = Failure(
             job.id, job.lease_id, message, reason, retryable, trace, retry_in
         )
-        self._put(End(job, seconds, failure))
+        self._put(End(job, seconds, failure), error)
 
     def release(
         self,
@@ -158,7 +134,8 @@ class Finisher:
                 hint="use job.set_result() in the block of transaction()",
             )
 
-    def _put(self, end: End) -> None:
+    def _put(self, end: End, error: BaseException | str | None = None) -> None:
+        self._sink.arrived(end, error)
         self._ends.append(end)
         self._more.set()
         self._written.clear()
@@ -179,9 +156,7 @@ class Finisher:
 
         Both may write it: the fence lets each end count once.
         """
-        copy = Finisher(
-            session, self._held_jobs, self._metrics, self._job_log, self._reports
-        )
+        copy = Finisher(session, self._held_jobs, self._sink, self._reports)
         copy._ends = list(self._ends)
         return copy
 
@@ -238,7 +213,7 @@ class Finisher:
             else:
                 self._refused(ends[0], error)
             return
-        self._metrics.flush_seconds.add((), monotonic() - started)
+        self._sink.written(monotonic() - started)
         for end, outcome in zip(ends, outcomes, strict=True):
             self._ended(end, outcome)
 
@@ -253,9 +228,7 @@ class Finisher:
         log.error("end refused", job=job.id, kind=job.kind, error=told)
         if isinstance(what, Release):
             # Its lease runs out and it is swept: late, but not lost.
-            self._held_jobs.discard(job)
-            if job.run is not None:
-                job.run.decided(job.id, "refused")
+            self._ended(end, "refused")
         elif isinstance(what, Failure):
             self.release(job, "refused", seconds, error=storable(told))
         elif what is not None and _is_unstorable(error):
@@ -265,23 +238,8 @@ class Finisher:
             self.fail(job, seconds, f"its end is refused: {told}", reason="refused")
 
     def _ended(self, end: End, outcome: str) -> None:
-        job, seconds, what = end
-        self._held_jobs.discard(job)
-        if outcome == "released" and isinstance(what, Release):
-            self._metrics.released(job, what.reason)
-            self._job_log.released(job, what.reason, seconds, what.delay)
-            if job.run is not None:
-                is_snooze = what.reason == "snooze"
-                job.run.decided(job.id, "snoozed" if is_snooze else "released")
-            return
-        if outcome == "cancel_requested":
-            outcome = "cancelled"
-        self._metrics.ended(job, outcome, seconds)
-        self._job_log.ended(
-            job, outcome, seconds, what if isinstance(what, Failure) else None
-        )
-        if job.run is not None:
-            job.run.decided(job.id, outcome)
+        self._held_jobs.settle(end.job)
+        self._sink.ended(end, outcome)
 
 
 async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:

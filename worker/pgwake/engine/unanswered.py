@@ -10,7 +10,7 @@ from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.claim import leases_of
 from pgwake.database.statements.finish import release_jobs
-from pgwake.jobs.job import Job
+from pgwake.engine.held_jobs import HeldJobs
 
 log = structlog.get_logger()
 
@@ -37,7 +37,7 @@ class UnansweredClaims:
         self,
         claims: Session,
         worker: str,
-        held_jobs: set[Job],
+        held_jobs: HeldJobs,
         claim_lock: asyncio.Lock,
     ) -> None:
         self._claims = claims
@@ -69,7 +69,7 @@ class UnansweredClaims:
 
     async def _give_back(self) -> None:
         # Before the look: what ends meanwhile is not to be taken for one.
-        held = {(job.id, job.lease_id) for job in list(self._held_jobs)}
+        held = {(job.id, job.lease_id) for job in self._held_jobs}
         leases = await self._claims.call(
             lambda connection: leases_of(connection, self._worker)
         )

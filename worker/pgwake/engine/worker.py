@@ -1,7 +1,6 @@
 """A worker: claims jobs, runs their handlers, and keeps what it has taken."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
@@ -14,33 +13,18 @@ from pgwake import names
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.upkeep import declare_kinds
-from pgwake.engine.calls import Calls
-from pgwake.engine.claimer import Claimer
-from pgwake.engine.finisher import Finisher
-from pgwake.engine.lifeline.notify_lock import Cause, Role
-from pgwake.engine.lifeline.renewal import renewal_interval
+from pgwake.engine.assembly import Assembly
 from pgwake.engine.lifeline.thread import Lifeline
-from pgwake.engine.progress import Reports
 from pgwake.engine.quarantine import Quarantine
-from pgwake.engine.ready_jobs import ReadyJobs
-from pgwake.engine.report import WorkerReport
 from pgwake.engine.runner import Runner
-from pgwake.engine.service import Service
-from pgwake.engine.unanswered import UnansweredClaims
-from pgwake.engine.upkeep import Upkeep
 from pgwake.errors import ConfigurationError
-from pgwake.jobs.job import Job
 from pgwake.jobs.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
 from pgwake.jobs.registry import registry as default_registry
 from pgwake.jsontext import dumps
 from pgwake.observe.database_fit import DatabaseFit
-from pgwake.observe.health import Health
-from pgwake.observe.joblog import JobLog
 from pgwake.observe.metrics import Metrics
-from pgwake.observe.sampler import Sampler
-from pgwake.processes.pool import Processes
 from pgwake.produce.defaults import worker_default
-from pgwake.settings import DEFAULT_LEASE, DEFAULT_SLOTS, Settings, parse_queue
+from pgwake.settings import DEFAULT_SLOTS, Settings, parse_queue
 
 log = structlog.get_logger()
 
@@ -89,7 +73,7 @@ class Worker:
         self.name = name or names.new_worker_name()
         self.metrics = Metrics(self.registry.kinds)
         self._suspects = suspects
-        self._supervised = beat_fd is not None
+        self._is_supervised = beat_fd is not None
         self._beat_fd = beat_fd
         self._http_port = settings.http_port if http_port is None else http_port
         self._stopping = asyncio.Event()
@@ -135,173 +119,81 @@ class Worker:
                 "no handlers: name the modules that have them (--import MODULE)"
             )
         self.registry.check()
-        settings, application = self.settings, names.application_name(self.name)
-
-        def session(role: str, after: Session | None = None) -> Session:
-            seconds = settings.query_timeout
-            return Session(settings.dsn, application, role, seconds, after)
-
-        ends, chores = session("ends"), session("upkeep")
-        claims = session("claims", ends)
-        try:
-            async with worker_default(settings.dsn):
-                await self._work(claims, ends, chores)
-        finally:
-            for opened in (claims, ends, chores):
-                opened.close()
-
-    async def _work(self, claims: Session, ends: Session, chores: Session) -> None:
-        settings = self.settings
-        held_jobs: set[Job] = set()
-        job_log = JobLog(settings.log_jobs_per_second)
-        reports = Reports(ends)
-        health = Health(claims, ends, chores)
-        finisher = Finisher(ends, held_jobs, self.metrics, job_log, reports)
-        database_fit = DatabaseFit(chores, health, settings.environment, self._stopping)
-        claimers = [
-            Claimer(
-                ReadyJobs(name, 1 if self._suspects else slots),
-                claims,
-                worker=self.name,
-                lease=settings.lease,
-                poll_interval=settings.poll_interval,
-                held_jobs=held_jobs,
-                metrics=self.metrics,
-                claim_lock=database_fit.lock,
-                wish=lambda *wish: lifeline.wish(*wish),  # noqa: PLW0108, it is made later
-            )
-            for name, slots in self.queues.items()
-        ]
-        quarantine = Quarantine(
-            claimers,
-            chores,
-            claim_lock=database_fit.lock,
-            poll_interval=settings.poll_interval,
-        )
-        unanswered = UnansweredClaims(claims, self.name, held_jobs, database_fit.lock)
-        all_ready = [claimer.ready_jobs for claimer in claimers]
-        self._show_slots(all_ready)
-
-        by_queue = {claimer.ready_jobs.queue: claimer for claimer in claimers}
-
-        def tell_claimer(name: str, role: Role, cause: Cause | None) -> None:
-            by_queue[name].tell(role, cause)
-
-        def stop_claiming() -> None:
-            quarantine.stop()
-            for claimer in claimers:
-                claimer.stop()
-
-        sampler = Sampler(self.metrics)
-        self._lifeline = lifeline = Lifeline(
-            settings,
+        parts = Assembly(
+            self.settings,
+            self.registry,
             self.name,
-            held_jobs=held_jobs,
-            all_ready=all_ready,
-            finisher=finisher,
-            health=health,
+            queues=dict.fromkeys(self.queues, 1) if self._suspects else self.queues,
             metrics=self.metrics,
-            history=sampler.history,
-            tell_claimer=tell_claimer,
-            stop_claiming=stop_claiming,
+            stopping=self._stopping,
             beat_fd=self._beat_fd,
             http_port=self._http_port,
         )
-        worker_report = WorkerReport(self.name, list(self.queues), self.registry.kinds)
-        upkeep = Upkeep(
-            chores,
-            health,
-            self.metrics,
-            sampler,
-            worker_report,
-            renewal_interval(settings.lease or DEFAULT_LEASE),
-        )
-        health.heartbeats += [
-            *(claimer.heartbeat for claimer in claimers),
-            finisher.heartbeat,
-            upkeep.heartbeat,
-        ]
-        slots = sum(ready_jobs.slots for ready_jobs in all_ready)
-        threads = ThreadPoolExecutor(slots, "pgwake-job")
-        processes = Processes(settings, self.name, has_own_log=self._supervised)
-        service = Service(
-            settings.dsn,
-            names.handlers_application_name(self.name),
-            settings.query_timeout,
-            min(slots, settings.transaction_sessions),
-            finisher,
-            reports,
-        )
-        runner = Runner(
-            self.registry,
-            finisher,
-            Calls(threads, processes),
-            service,
-            self.name if settings.tracing else None,
-        )
-        try:
-            await lifeline.start()
-            if not await self._may_start(database_fit):
-                return
-            await self._declare(chores)
-            log.info(
-                "worker started",
-                queues=",".join(
-                    f"{ready_jobs.queue}:{ready_jobs.slots}" for ready_jobs in all_ready
-                ),
-                kinds=len(self.registry.kinds),
-                http_port=self._http_port,
-                suspects=self._suspects,
-            )
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(lifeline.ended)
-                tasks.start_soon(finisher.run)
-                tasks.start_soon(reports.run)
-                tasks.start_soon(upkeep.run)
-                tasks.start_soon(unanswered.run)
-                for ready_jobs in all_ready:
-                    runner.open(ready_jobs)
-                async with anyio.create_task_group() as claiming:
-                    claiming.start_soon(database_fit.run)
-                    if self._suspects:
-                        claiming.start_soon(self._quarantine_only, quarantine)
-                    else:
-                        for claimer in claimers:
-                            claiming.start_soon(claimer.run)
-                        if not self._supervised:
-                            claiming.start_soon(quarantine.run)
-                    self._ready.set()
-                    await self._stopping.wait()
-                    health.is_draining = True
-                    stop_claiming()
-                    deadline = anyio.current_time() + CLAIM_DEADLINE
-                    claiming.cancel_scope.deadline = deadline
-                for claimer in claimers:
-                    claimer.heartbeat.rest()
-                await self._drain(all_ready, finisher, runner)
-                tasks.cancel_scope.cancel()
-        finally:
-            with anyio.CancelScope(shield=True):
+        self._lifeline = parts.lifeline
+        async with worker_default(self.settings.dsn):
+            try:
+                await self._work(parts)
+            finally:
                 # Jobs that were abandoned may run elsewhere by now: a supervised
                 # process ends at once, and their threads with it.
-                await runner.close(0.0 if self._supervised else CLOSE_SECONDS)
-                await processes.close()
-                service.close()
-                await worker_report.leave(chores)
-                await lifeline.stop()
-            threads.shutdown(wait=False, cancel_futures=True)
-            job_log.summarise()
-            log.info("worker stopped", left=len(held_jobs))
+                await parts.close(0.0 if self._is_supervised else CLOSE_SECONDS)
+                log.info("worker stopped", left=len(parts.held_jobs))
+
+    async def _work(self, parts: Assembly) -> None:
+        """Start the parts, claim until the stop, drain, and end them."""
+        await parts.lifeline.start()
+        if not await self._may_start(parts.database_fit):
+            return
+        await self._declare(parts.chores)
+        log.info(
+            "worker started",
+            queues=",".join(
+                f"{ready_jobs.queue}:{ready_jobs.slots}"
+                for ready_jobs in parts.all_ready
+            ),
+            kinds=len(self.registry.kinds),
+            http_port=self._http_port,
+            suspects=self._suspects,
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(parts.lifeline.ended)
+            tasks.start_soon(parts.finisher.run)
+            tasks.start_soon(parts.reports.run)
+            tasks.start_soon(parts.upkeep.run)
+            tasks.start_soon(parts.unanswered.run)
+            for ready_jobs in parts.all_ready:
+                parts.runner.open(ready_jobs)
+            await self._claim(parts)
+            await self._drain(parts)
+            tasks.cancel_scope.cancel()
+
+    async def _claim(self, parts: Assembly) -> None:
+        """Have jobs claimed until the stop, and claims under way then answered."""
+        async with anyio.create_task_group() as claiming:
+            claiming.start_soon(parts.database_fit.run)
+            if self._suspects:
+                claiming.start_soon(self._quarantine_only, parts.quarantine)
+            else:
+                for claimer in parts.claimers:
+                    claiming.start_soon(claimer.run)
+                if not self._is_supervised:
+                    claiming.start_soon(parts.quarantine.run)
+            self._ready.set()
+            await self._stopping.wait()
+            parts.health.is_draining = True
+            parts.stop_claiming()
+            claiming.cancel_scope.deadline = anyio.current_time() + CLAIM_DEADLINE
+        for claimer in parts.claimers:
+            claimer.heartbeat.rest()
 
     async def _quarantine_only(self, quarantine: Quarantine) -> None:
         await quarantine.run_due()
         self.stop()
 
-    async def _drain(
-        self, all_ready: list[ReadyJobs], finisher: Finisher, runner: Runner
-    ) -> None:
+    async def _drain(self, parts: Assembly) -> None:
         """Give back what has not begun; wait for, then cut short, what has."""
-        for ready_jobs in all_ready:
+        finisher, runner = parts.finisher, parts.runner
+        for ready_jobs in parts.all_ready:
             for job in ready_jobs.take_back():
                 finisher.release(job, "unstarted")
             ready_jobs.close()
@@ -323,18 +215,10 @@ class Worker:
             while runner.running and not (cut_short and cut_short.is_set()):
                 await asyncio.sleep(0.01)
 
-    def _show_slots(self, all_ready: list[ReadyJobs]) -> None:
-        for ready_jobs in all_ready:
-            self.metrics.claim_succeeded.note((ready_jobs.queue,))
-            self.metrics.slots.labels(ready_jobs.queue).set(ready_jobs.slots)
-            self.metrics.busy_slots.labels(ready_jobs.queue).set_function(
-                lambda ready_jobs=ready_jobs: ready_jobs.busy  # type: ignore[misc]
-            )
-
     async def _may_start(self, database_fit: DatabaseFit) -> bool:
         """Wait until the database fits; whether that was before the stop."""
         check = asyncio.create_task(
-            database_fit.wait() if self._supervised else database_fit.check()
+            database_fit.wait() if self._is_supervised else database_fit.check()
         )
         stopped = asyncio.create_task(self._stopping.wait())
         try:

@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 from pgwake.database.session import Session
 from pgwake.database.statements import testing as queue
 from pgwake.engine.calls import Calls
-from pgwake.engine.finisher import End, Finisher, Release
+from pgwake.engine.ends import End, Release, Telemetry
+from pgwake.engine.finisher import Finisher
+from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.progress import Reports
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.engine.runner import Runner
@@ -59,11 +61,11 @@ class Run:
     exception: BaseException | None
 
 
-class _Recorder(Finisher):
-    """A finisher that tells when its one job has an end, and remembers its failure."""
+class _Recorder(Telemetry):
+    """Tells when its one job has an end, and remembers its failure."""
 
-    def __init__(self, session: Session, reports: Reports) -> None:
-        super().__init__(session, set(), Metrics([]), JobLog(1_000_000), reports)
+    def __init__(self) -> None:
+        super().__init__(Metrics([]), JobLog(1_000_000))
         self.has_end = asyncio.Event()
         self.failure: BaseException | str | None = None
 
@@ -72,33 +74,27 @@ class _Recorder(Finisher):
         self.failure = None
         self.has_end.clear()
 
-    def fail(
-        self, job: Job, seconds: float, error: BaseException | str, **how: Any
-    ) -> None:
-        self.failure = error
-        super().fail(job, seconds, error, **how)
-
-    def _put(self, end: End) -> None:
-        if isinstance(end.what, Release) and end.what.reason == "unknown_kind":
+    def arrived(self, end: End, error: BaseException | str | None) -> None:
+        super().arrived(end, error)
+        if error is not None:
+            self.failure = error
+        elif isinstance(end.what, Release) and end.what.reason == "unknown_kind":
             self.failure = (
                 f"kind {end.job.kind!r} has no handler here: import the module that has"
                 " it, or override the fixture pgwake_registry"
             )
-        super()._put(end)
         self.has_end.set()
 
-    def _ended(self, end: End, outcome: str) -> None:
-        super()._ended(end, outcome)
+    def ended(self, end: End, outcome: str) -> None:
+        super().ended(end, outcome)
         self.has_end.set()
 
 
 class _BorrowedService(Service):
     """What handlers may ask for whose jobs are in somebody's open transaction."""
 
-    def __init__(
-        self, session: Borrowed, recorder: _Recorder, reports: Reports
-    ) -> None:
-        super().__init__("", WORKER, TIMEOUT, 0, recorder, reports)
+    def __init__(self, session: Borrowed, finisher: Finisher, reports: Reports) -> None:
+        super().__init__("", WORKER, TIMEOUT, 0, finisher, reports)
         self._session = session
 
     def transaction(self, job: Job, isolation: Isolation) -> NoReturn:
@@ -129,15 +125,16 @@ class Rehearsal:
         self._session = session
         self._raises = raises
         reports = Reports(session)
-        self._recorder = recorder = _Recorder(session, reports)
+        self._recorder = _Recorder()
+        self._finisher = Finisher(session, HeldJobs(), self._recorder, reports)
         self._service = (
-            _BorrowedService(session, recorder, reports)
+            _BorrowedService(session, self._finisher, reports)
             if isinstance(session, Borrowed)
-            else Service(session.dsn, WORKER, TIMEOUT, 1, recorder, reports)
+            else Service(session.dsn, WORKER, TIMEOUT, 1, self._finisher, reports)
         )
         self._processes = Processes(Settings.load(), WORKER, has_own_log=False)
         calls = Calls(threads, self._processes)
-        self._runner = Runner(registry, recorder, calls, self._service, WORKER)
+        self._runner = Runner(registry, self._finisher, calls, self._service, WORKER)
         self._scheduler = Scheduler(session, Metrics([]))
         self._ready_jobs = ReadyJobs("", 1)
 
@@ -187,7 +184,7 @@ class Rehearsal:
         async with undoing:
             self._ready_jobs.put([job])
             await recorder.has_end.wait()
-        await recorder.write_all()
+        await self._finisher.write_all()
         failure = recorder.failure
         if self._raises and failure is not None and not isinstance(failure, Outcome):
             raise _told(job, failure)

@@ -25,7 +25,8 @@ from pgwake.database.statements.wake import (
     open_writers,
     session_id,
 )
-from pgwake.engine.lifeline.notify_lock import Cause, NotifyLock, Role, Wish
+from pgwake.engine.lifeline.notify_lock import NotifyLock
+from pgwake.engine.mailbox import Mailbox
 from pgwake.observe.metrics import Metrics
 from pgwake.pause import pause
 
@@ -48,11 +49,9 @@ class Listener:
     Args:
         dsn: A direct connection; LISTEN does not work through a transaction pooler.
         name: The application_name.
-        queues: The queues to listen for.
+        mailboxes: Those of the queues to listen for.
         timeout: Deadline of a connect and of a statement, in seconds.
         metrics: Where listener_up and notify_lock_held are shown.
-        tell: Called with a queue's name, what its claimer is while it sleeps, and
-            why to look at the queue, if so.
         tell_cancelled: Called with what is heard on the channel of cancellations.
     """
 
@@ -60,11 +59,10 @@ class Listener:
         self,
         dsn: str,
         name: str,
-        queues: Iterable[str],
+        mailboxes: Iterable[Mailbox],
         *,
         timeout: float,
         metrics: Metrics,
-        tell: Callable[[str, Role, Cause | None], None],
         tell_cancelled: Callable[[str], None],
     ) -> None:
         self._dsn = dsn
@@ -72,7 +70,7 @@ class Listener:
         self._timeout = timeout
         self._metrics = metrics
         self._tell_cancelled = tell_cancelled
-        self._notify_locks = {queue: _notify_lock(queue, tell) for queue in queues}
+        self._notify_locks = {box.queue: NotifyLock(box) for box in mailboxes}
         self._changed = asyncio.Event()
         self._is_settled = False
         self._before: tuple[int, datetime] | None = None  # the session before this one
@@ -82,26 +80,23 @@ class Listener:
                 lambda lock=lock: lock.is_held  # type: ignore[misc]
             )
 
-    def wish(self, name: str, wish: Wish) -> None:
-        """Hear what a claimer wants of its queue's notify lock."""
-        self._notify_locks[name].wish(wish)
-        self._settle()
+    def connect(self) -> None:
+        """Let the running loop be the one where the claimers' wishes arrive."""
+        for lock in self._notify_locks.values():
+            lock.mailbox.connect(self._changed)
 
     def set_away(self, is_away: bool) -> None:
         """Hear that the claimers can't look, or can again."""
         for lock in self._notify_locks.values():
             lock.is_away = is_away
-        self._settle()
+        self._changed.set()
 
     @property
     def has_left(self) -> bool:
         """Whether, after set_away, no duty is kept and the others have been told."""
         is_away = all(lock.is_away for lock in self._notify_locks.values())
-        return not self.is_up or (is_away and self._is_settled)
-
-    def _settle(self) -> None:
-        self._is_settled = False
-        self._changed.set()
+        is_settled = self._is_settled and not self._changed.is_set()
+        return not self.is_up or (is_away and is_settled)
 
     async def run(self) -> None:
         """Listen for ever."""
@@ -158,11 +153,12 @@ class Listener:
         """Do what there is to do, and wait for more, no longer than until a ping."""
         if connection.is_closed():
             raise ConnectionResetError("the session has ended")
+        self._is_settled = False  # before the event is cleared: has_left looks at both
         self._changed.clear()
         async with asyncio.timeout(self._timeout):
             for lock in self._notify_locks.values():
                 await lock.settle(connection)
-            self._is_settled = not self._changed.is_set()
+            self._is_settled = True
             if any(lock.seconds_to_look() <= 0 for lock in self._notify_locks.values()):
                 writers = await open_writers(connection)
                 for lock in self._notify_locks.values():
@@ -183,7 +179,7 @@ class Listener:
     def _passed(self, _: object, _pid: int, _channel: str, name: object) -> None:
         if (lock := self._notify_locks.get(str(name))) is not None:
             lock.passed()
-            self._settle()
+            self._changed.set()
 
     def _cancelled(self, _: object, _pid: int, _channel: str, news: object) -> None:
         self._tell_cancelled(str(news))
@@ -191,9 +187,3 @@ class Listener:
     def _show(self, *, is_up: bool) -> None:
         self.is_up = is_up
         self._metrics.listener_up.set(is_up)
-
-
-def _notify_lock(
-    name: str, tell: Callable[[str, Role, Cause | None], None]
-) -> NotifyLock:
-    return NotifyLock(name, lambda role, cause: tell(name, role, cause))

@@ -1,36 +1,14 @@
 """The notify lock: which of the processes that sleep on a queue its inserts wake."""
 
-from collections.abc import Callable
-from enum import Enum
 from math import inf
 from time import monotonic
-from typing import Literal
 
 from pgwake.database.statements import Connection
 from pgwake.database.statements.wake import mute, park, pass_duty, unmute, unpark
+from pgwake.engine.mailbox import Mailbox, Role, Wish
 
 # After the notify lock was taken, and at the least between looks.
 FIRST_LOOK_SECONDS = 0.005
-
-# Why to look: a notification, or what happened to the notify lock, or a writer has
-# gone.
-Cause = Literal["notify", "lock"]
-
-
-class Wish(Enum):
-    """What a queue's claimer wants of its notify lock."""
-
-    SLEEP = "sleep"  # to be on duty, and woken
-    NAP = "nap"  # to be on duty, and left alone: it looks again in a moment
-    WORK = "work"  # to leave the duty to others: it can take no more
-
-
-class Role(Enum):
-    """Who a claimer is that has found less than it could take."""
-
-    ALONE = "alone"  # knows of no others: it keeps its own timer
-    ON_DUTY = "on duty"  # is woken by inserts, and keeps the timer for all
-    RESERVE = "reserve"  # another is on duty; this one hears when it no longer is
 
 
 class NotifyLock:
@@ -40,21 +18,17 @@ class NotifyLock:
     session is raised, and lost() has to be called then.
 
     Args:
-        name: The queue's name.
-        tell: Called with the claimer's role, and why to look at the queue, if so.
+        mailbox: Where it and the queue's claimer hear of each other.
     """
 
-    def __init__(self, name: str, tell: Callable[[Role, Cause | None], None]) -> None:
-        self.name = name
+    def __init__(self, mailbox: Mailbox) -> None:
+        self.name = mailbox.queue
+        self.mailbox = mailbox
         self.is_on_duty = False
         self.is_held = False
         self.is_away = False
-        self._tell = tell
-        self._wish = Wish.WORK
         self._owes = False  # went off duty, and the others may not have been told
-        self._elsewhere = False
         self._is_passed = False
-        self._was_done = False  # the claimer counts on being off duty
         self._writers: frozenset[str] | None = None  # None: not yet asked for
         self._since = 0.0
         self._next_look = 0.0
@@ -64,43 +38,37 @@ class NotifyLock:
         """Whether the lock is held, and nobody writes who might have missed it."""
         return self.is_held and self._writers == frozenset()
 
-    def wish(self, wish: Wish) -> None:
-        """Take note of what the claimer wants; settle() has to follow."""
-        self._wish = wish
-        self._elsewhere = False
-        self._was_done = self._was_done or wish is Wish.WORK
-
     def begun(self) -> None:
         """Hear that a session has begun: anything may have been missed before."""
-        self._tell(Role.ALONE, "lock")
+        self.mailbox.tell(Role.ALONE, "lock")
 
     def notified(self) -> None:
         """Hear that jobs have come."""
-        if not self._elsewhere:
-            self._tell(Role.ON_DUTY if self.is_on_duty else Role.ALONE, "notify")
+        if not self.mailbox.is_elsewhere:
+            self.mailbox.tell(Role.ON_DUTY if self.is_on_duty else Role.ALONE, "notify")
 
     def passed(self) -> None:
         """Hear that nobody may be on duty; settle() has to follow."""
         self._is_passed = True
-        self._elsewhere = False
+        self.mailbox.is_elsewhere = False
 
     def lost(self) -> None:
         """The session has ended, and with it the duty."""
         self._owes = self._owes or self.is_on_duty
-        self.is_on_duty = self.is_held = self._elsewhere = False
-        self._tell(Role.ALONE, "lock")
+        self.is_on_duty = self.is_held = self.mailbox.is_elsewhere = False
+        self.mailbox.tell(Role.ALONE, "lock")
 
     async def settle(self, connection: Connection) -> None:
         """Go on duty or off, take the lock or give it up, as the claimer wants."""
-        while self._wish is not Wish.WORK and not self.is_away:
-            if self._elsewhere:
+        while self.mailbox.wish is not Wish.WORK and not self.is_away:
+            if self.mailbox.is_elsewhere:
                 return
             if not self.is_on_duty:
                 await self._try(connection)
-            elif self.is_held is (self._wish is Wish.SLEEP):
-                if self._was_done:  # and is not, having changed its mind at once
-                    self._was_done = False
-                    self._tell(Role.ON_DUTY, "lock")
+            elif self.is_held is (self.mailbox.wish is Wish.SLEEP):
+                if self.mailbox.was_done:  # and is not, having changed its mind at once
+                    self.mailbox.was_done = False
+                    self.mailbox.tell(Role.ON_DUTY, "lock")
                 return
             elif self.is_held:
                 await mute(connection, self.name)
@@ -113,18 +81,18 @@ class NotifyLock:
             self.is_on_duty = self.is_held = False
         elif self._owes:
             await pass_duty(connection, self.name)
-        self._owes = self._was_done = False
+        self._owes = self.mailbox.was_done = False
 
     async def _try(self, connection: Connection) -> None:
         self._is_passed = False
         if await park(connection, self.name, muted=True):
             self.is_on_duty = True
-            self._tell(Role.ON_DUTY, "lock")
+            self.mailbox.tell(Role.ON_DUTY, "lock")
         elif self._is_passed:  # passed meanwhile
             return
         else:
-            self._elsewhere = True
-            self._tell(Role.RESERVE, None)
+            self.mailbox.is_elsewhere = True
+            self.mailbox.tell(Role.RESERVE, None)
         self._owes = False
 
     async def _take(self, connection: Connection) -> None:
@@ -132,7 +100,7 @@ class NotifyLock:
         self.is_held = True
         self._writers = None
         self._next_look = monotonic() + FIRST_LOOK_SECONDS
-        self._tell(Role.ON_DUTY, "lock")
+        self.mailbox.tell(Role.ON_DUTY, "lock")
 
     def seconds_to_look(self) -> float:
         """How long until it has to be asked who writes; infinite if it need not be."""
@@ -160,4 +128,4 @@ class NotifyLock:
         self._writers = writers
         self._next_look = now + max(FIRST_LOOK_SECONDS, (now - self._since) / 10)
         if gone:
-            self._tell(Role.ON_DUTY, "lock")
+            self.mailbox.tell(Role.ON_DUTY, "lock")

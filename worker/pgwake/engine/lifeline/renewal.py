@@ -13,6 +13,7 @@ import structlog
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.finish import extend_leases, lease_outcomes
+from pgwake.engine.held_jobs import HeldJobs
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.job import Job, StopReason
 from pgwake.pause import pause
@@ -52,7 +53,7 @@ class Renewal:
         self,
         session: Session,
         worker: str,
-        held_jobs: set[Job],
+        held_jobs: HeldJobs,
         tell: Callable[[Job, StopReason], None],
     ) -> None:
         self._session = session
@@ -94,7 +95,7 @@ class Renewal:
         """Return the jobs whose turn it is, in order of id, by the length of lease."""
         now = monotonic()
         due = defaultdict(list)
-        for job in sorted(list(self._held_jobs), key=lambda job: job.id):  # noqa: C414
+        for job in sorted(self._held_jobs, key=lambda job: job.id):
             if job.stop_reason == "lease_lost":
                 continue
             is_asked = self._asked.pop(job.id, None) is not None

@@ -8,18 +8,16 @@ from contextlib import suppress
 from pgwake import names
 from pgwake.database.session import Session
 from pgwake.engine.finisher import Finisher
+from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.lifeline.listener import Listener
-from pgwake.engine.lifeline.notify_lock import Cause, Role, Wish
 from pgwake.engine.lifeline.renewal import Renewal
 from pgwake.engine.lifeline.watchdog import Watchdog
+from pgwake.engine.mailbox import Mailbox
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.errors import PgwakeError
 from pgwake.http.context import ApiContext
-from pgwake.http.events import EventFanout
-from pgwake.http.pool import Pool
 from pgwake.jobs.job import Job, StopReason
 from pgwake.observe.health import Health
-from pgwake.observe.history import History
 from pgwake.observe.metrics import Metrics
 from pgwake.settings import Settings
 
@@ -33,14 +31,14 @@ class Lifeline:
     Args:
         settings: The worker's settings.
         worker: The worker's name.
+        mailboxes: Those of the queues to listen for.
         held_jobs: The jobs that the process holds; exactly these are renewed.
         all_ready: Where unstarted jobs are taken back from when the main loop is
             blocked.
         finisher: Whose ends are written when the process has to be ended.
-        health: What HTTP answers of the worker's health.
-        metrics: What HTTP shows.
-        history: What the status page draws.
-        tell_claimer: Called on the main loop; see Listener.
+        health: Where the lag is noted, and that renewal goes round.
+        metrics: Where the lag and the notify locks are shown.
+        api_context: What HTTP works with.
         stop_claiming: Called on the main loop before the process has to be ended.
         beat_fd: Where to write the beat for the supervisor; None: there is none. Then
             the process is somebody else's, and is not ended over a job.
@@ -52,13 +50,13 @@ class Lifeline:
         settings: Settings,
         worker: str,
         *,
-        held_jobs: set[Job],
+        mailboxes: Sequence[Mailbox],
+        held_jobs: HeldJobs,
         all_ready: Sequence[ReadyJobs],
         finisher: Finisher,
         health: Health,
         metrics: Metrics,
-        history: History,
-        tell_claimer: Callable[[str, Role, Cause | None], None],
+        api_context: ApiContext,
         stop_claiming: Callable[[], None],
         beat_fd: int | None,
         http_port: int,
@@ -74,23 +72,14 @@ class Lifeline:
         self._is_stopping = False
         self._started: asyncio.Future[None] = self._main.create_future()
         self._ended: asyncio.Future[None] = self._main.create_future()
-        api_name = names.api_application_name(worker)
-        self._api_context = ApiContext(
-            settings,
-            metrics,
-            health,
-            history,
-            Pool(settings.dsn, api_name, settings.query_timeout),
-            EventFanout(settings.listen_dsn, api_name),
-        )
+        self._api_context = api_context
         self._session = Session(settings.dsn, name, "lifeline", settings.query_timeout)
         self._listener = Listener(
             settings.listen_dsn,
             name,
-            [ready_jobs.queue for ready_jobs in all_ready],
+            mailboxes,
             timeout=settings.query_timeout,
             metrics=metrics,
-            tell=lambda *news: self._tell_main(tell_claimer, *news),
             tell_cancelled=lambda news: self._renewal.look(news),  # noqa: PLW0108
         )
         self._renewal = Renewal(self._session, worker, held_jobs, self._tell_job)
@@ -122,10 +111,6 @@ class Lifeline:
         self._ended.add_done_callback(lambda ended: ended.exception())
         self._thread.start()
         await self._started
-
-    def wish(self, name: str, wish: Wish) -> None:
-        """Say what a claimer wants of its queue's notify lock; from any thread."""
-        self._tell(self._listener.wish, name, wish)
 
     def expect_stop(self, seconds: float) -> None:
         """End the process if its main loop is blocked then; from any thread."""
@@ -173,6 +158,7 @@ class Lifeline:
     async def _work(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
+        self._listener.connect()
         if self._is_stopping:
             return
         try:

@@ -12,8 +12,9 @@ from time import monotonic
 import structlog
 
 from pgwake.database.session import Session
-from pgwake.database.statements.finish import Failure, fail_jobs, release_jobs
+from pgwake.database.statements.finish import Failure, fail_jobs
 from pgwake.engine.finisher import Finisher
+from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.errors import EXIT_HUNG
 from pgwake.jobs.job import Job
@@ -53,7 +54,7 @@ class Watchdog:
         self,
         session: Session,
         *,
-        held_jobs: set[Job],
+        held_jobs: HeldJobs,
         all_ready: Sequence[ReadyJobs],
         finisher: Finisher,
         metrics: Metrics,
@@ -130,14 +131,7 @@ class Watchdog:
             await self._exit_over(set(), 0)
         if lag > BLOCKED_SECONDS:
             self._metrics.loop_lag.set(lag)
-            await self._give_back(
-                [
-                    job
-                    for ready_jobs in self._all_ready
-                    for job in ready_jobs.take_back()
-                ],
-                "unstarted",
-            )
+            await self._give_back(self._take_back(), "unstarted")
 
     def _answered(self) -> None:
         assert self._asked_at is not None  # noqa: S101
@@ -184,18 +178,15 @@ class Watchdog:
         try:
             async with asyncio.timeout(self._exit_seconds):
                 await self._claims_have_stopped()
-                unstarted = [
-                    job
-                    for ready_jobs in self._all_ready
-                    for job in ready_jobs.take_back()
-                ]
+                unstarted = self._take_back()
                 if failures:
                     await self._session.call(
                         lambda connection: fail_jobs(connection, failures)
                     )
                 await self._finisher.copy_for_exit(self._session).write_all()
                 await self._give_back(unstarted, "unstarted")
-                await self._give_back([*(self._held_jobs - hung)], "shutdown")
+                running = [job for job in self._held_jobs if job not in hung]
+                await self._give_back(running, "shutdown")
         finally:
             os._exit(code)
 
@@ -212,18 +203,16 @@ class Watchdog:
     async def _give_back(self, jobs: Sequence[Job], reason: str) -> None:
         if not jobs:
             return
-        outcomes = await self._session.call(
-            lambda connection: release_jobs(
-                connection, [j.id for j in jobs], [j.lease_id for j in jobs], reason
-            )
-        )
-        self._held_jobs.difference_update(jobs)
+        outcomes = await self._held_jobs.give_back(self._session, jobs, reason)
         for job, outcome in zip(jobs, outcomes, strict=True):
             self._tell_main(self._metrics.given_back, job, outcome, reason)
         log.warning("jobs given back", count=len(jobs), reason=reason)
 
+    def _take_back(self) -> list[Job]:
+        return [job for ready in self._all_ready for job in ready.take_back()]
+
     def _running(self) -> list[Job]:
-        return [job for job in list(self._held_jobs) if job.task is not None]
+        return [job for job in self._held_jobs if job.task is not None]
 
 
 def _stop_again(job: Job) -> None:

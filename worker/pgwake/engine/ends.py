@@ -1,0 +1,71 @@
+"""What became of jobs, and who is told of it beside the database."""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from pgwake.database.statements.finish import Failure
+from pgwake.jobs.job import Job
+from pgwake.jobs.problem import type_of
+from pgwake.observe.joblog import JobLog
+from pgwake.observe.metrics import Metrics
+
+
+class Release(NamedTuple):
+    """A job goes back unburnt; see release_jobs for the reasons."""
+
+    reason: str
+    delay: timedelta | None = None
+    error: str | None = None  # to be kept in the job's errors
+
+
+class End(NamedTuple):
+    """What became of a job: a result, a failure, or the reason of a release."""
+
+    job: Job
+    seconds: float
+    what: str | Failure | Release | None
+
+
+class Telemetry:
+    """What a finisher tells of ends: metrics, the log, and the spans of runs.
+
+    None of it may raise.
+
+    Args:
+        metrics: Where to count.
+        job_log: Where each job's line goes.
+    """
+
+    def __init__(self, metrics: Metrics, job_log: JobLog) -> None:
+        self._metrics = metrics
+        self._job_log = job_log
+
+    def arrived(self, end: End, error: BaseException | str | None) -> None:
+        """Hear of an end that is to be written; error: what has failed the attempt."""
+        job, _, what = end
+        if error is None or job.run is None:
+            return
+        if isinstance(what, Failure) and what.reason != "cancelled":
+            name = type_of(error) or what.reason
+            job.run.failed(job.id, name, what.message, what.traceback)
+
+    def written(self, seconds: float) -> None:
+        """Hear how many seconds a statement took that has written ends."""
+        self._metrics.flush_seconds.add((), seconds)
+
+    def ended(self, end: End, outcome: str) -> None:
+        """Hear what the database has answered; refused: it takes no end of the job."""
+        job, seconds, what = end
+        if outcome == "released" and isinstance(what, Release):
+            self._metrics.released(job, what.reason)
+            self._job_log.released(job, what.reason, seconds, what.delay)
+            if what.reason == "snooze":
+                outcome = "snoozed"
+        elif outcome != "refused":
+            if outcome == "cancel_requested":
+                outcome = "cancelled"
+            failure = what if isinstance(what, Failure) else None
+            self._metrics.ended(job, outcome, seconds)
+            self._job_log.ended(job, outcome, seconds, failure)
+        if job.run is not None:
+            job.run.decided(job.id, outcome)

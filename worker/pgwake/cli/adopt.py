@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from pgwake.cli.options import setting
 from pgwake.cli.output import (
     DryRun,
     Json,
@@ -29,10 +30,10 @@ from pgwake.settings import Settings
 
 Environment = Annotated[
     str | None,
-    typer.Option(
+    setting(
+        "environment",
         metavar="NAME",
-        help="What the database is for, such as production, which workers may insist "
-        "on: PGWAKE_ENVIRONMENT.",
+        said="What the database is for, such as production; workers may insist on it.",
     ),
 ]
 _COUNTS = ("pending", "scheduled", "waiting", "running")

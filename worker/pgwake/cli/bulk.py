@@ -9,8 +9,8 @@ from typing import Annotated, TypeAlias
 import asyncpg
 import typer
 
+from pgwake.cli import options
 from pgwake.cli.output import (
-    MAX_ID,
     ConcurrencyKey,
     DryRun,
     Json,
@@ -52,13 +52,19 @@ MAX_AT_ONCE = 1_000_000  # that the others do
 
 Ids = Annotated[
     list[int] | None,
-    typer.Argument(metavar="[ID]...", min=1, max=MAX_ID, show_default=False),
+    typer.Argument(
+        metavar="ID", parser=options.job_id, show_default=False, help="Jobs."
+    ),
 ]
 Fingerprint = Annotated[
     str | None,
-    typer.Option("--fingerprint", help="Only of this group of `pgwake failed`."),
+    typer.Option(
+        "--fingerprint", metavar="TEXT", help="Only of this group of `pgwake failed`."
+    ),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Jobs at most.")]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, help="Jobs at most.")
+]
 
 
 class Live(StrEnum):
@@ -81,7 +87,9 @@ def failed(
     queue_name: Queue = None,
     kind: Kind = None,
     fingerprint: Fingerprint = None,
-    limit: Annotated[int, typer.Option(min=1, help="Groups at most.")] = 50,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Groups at most.")
+    ] = 50,
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
@@ -109,7 +117,8 @@ def retry(
     fingerprint: Fingerprint = None,
     limit: Limit = 1000,
     rate: Annotated[
-        float | None, typer.Option(help="Jobs a second, to spread them; not for IDs.")
+        float | None,
+        typer.Option(metavar="N", help="Jobs a second, to spread them; not for IDs."),
     ] = None,
     patch: Annotated[
         str | None,

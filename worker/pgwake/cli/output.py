@@ -16,6 +16,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from pgwake.cli.options import job_id, setting
 from pgwake.database.connection import LOST, Connection, connect
 from pgwake.errors import (
     EXIT_CONFIG,
@@ -33,10 +34,7 @@ _ARGUMENT = re.compile(r"invalid input for query argument \$\d+: (.*) \((.*)\)")
 T = TypeVar("T")
 Row = dict[str, Any]
 
-Url = Annotated[
-    str | None,
-    typer.Option("--database-url", help="The database; default $PGWAKE_DATABASE_URL."),
-]
+Url = Annotated[str | None, setting("database_url", "--database-url", metavar="URL")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 InProduction = Annotated[
@@ -46,14 +44,27 @@ InProduction = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
 ]
-MAX_ID = 2**63 - 1
-JobId = Annotated[int, typer.Argument(metavar="ID", min=1, max=MAX_ID)]
-Queue = Annotated[str | None, typer.Option("--queue", help="Only of this queue.")]
-ConcurrencyKey = Annotated[
-    str | None, typer.Option(help="Only with this concurrency key.")
+JobId = Annotated[
+    int, typer.Argument(metavar="ID", parser=job_id, help="The job's id.")
 ]
-UniqueKey = Annotated[str | None, typer.Option(help="Only with this unique key.")]
-Kind = Annotated[str | None, typer.Option("--kind", help="Only of this kind.")]
+Before = Annotated[
+    int | None,
+    typer.Option(
+        "--before", metavar="ID", parser=job_id, help="Only older jobs than this one."
+    ),
+]
+Queue = Annotated[
+    str | None, typer.Option("--queue", metavar="QUEUE", help="Only of this queue.")
+]
+ConcurrencyKey = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Only with this concurrency key.")
+]
+UniqueKey = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Only with this unique key.")
+]
+Kind = Annotated[
+    str | None, typer.Option("--kind", metavar="KIND", help="Only of this kind.")
+]
 
 
 def ask(

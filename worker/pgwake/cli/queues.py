@@ -55,12 +55,18 @@ PROGRESS_LINES = 10  # of running jobs under the statistics
 
 KEEP = object()  # a limit that is not to be changed
 
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]
+QueueName = Annotated[
+    str, typer.Argument(metavar="QUEUE", show_default=False, help="Its name.")
+]
 
 
 def stats(
-    queue_name: Annotated[str | None, typer.Argument(metavar="[QUEUE]")] = None,
-    watch: Annotated[bool, typer.Option(help="Refresh each second.")] = False,
+    queue_name: Annotated[
+        str | None, typer.Argument(metavar="QUEUE", help="Only this one.")
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Refresh each second.")
+    ] = False,
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
@@ -261,7 +267,8 @@ def limit(
         ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Of this concurrency key alone: --key-limit.")
+        str | None,
+        typer.Option(metavar="KEY", help="Of this concurrency key alone: --key-limit."),
     ] = None,
     as_json: Json = False,
     database_url: Url = None,

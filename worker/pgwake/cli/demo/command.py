@@ -58,7 +58,7 @@ RETENTION = "The jobs stay in the database, by default for 7 days, dead letters 
 
 def command(
     keep: Annotated[
-        bool, typer.Option(help="Leave the database and the worker running.")
+        bool, typer.Option("--keep", help="Leave the database and the worker running.")
     ] = False,
     database_url: Url = None,
 ) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from pgwake.cli.output import table
+from pgwake.cli.tables import table
 from support import Connect, Connection, wait_for
 from support.sql.helpers import Row, call, claim, insert, job_in, running
 from support.worker.helpers import asleep, embedded, ended, in_status

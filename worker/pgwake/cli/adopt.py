@@ -8,7 +8,6 @@ from pgwake.cli.options import setting
 from pgwake.cli.output import (
     DryRun,
     Json,
-    Row,
     Url,
     Yes,
     ask,
@@ -18,6 +17,7 @@ from pgwake.cli.output import (
     say,
     show,
 )
+from pgwake.cli.tables import Row
 from pgwake.database.connection import Connection
 from pgwake.database.statements import schedules
 from pgwake.database.statements.install import Adoption, get_adoption

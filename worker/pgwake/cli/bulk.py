@@ -16,7 +16,6 @@ from pgwake.cli.output import (
     Json,
     Kind,
     Queue,
-    Row,
     UniqueKey,
     Url,
     Yes,
@@ -34,6 +33,7 @@ from pgwake.cli.output import (
     show,
     wrong_usage,
 )
+from pgwake.cli.tables import Row, cut_short
 from pgwake.database.connection import Connection
 from pgwake.database.statements import operate
 from pgwake.database.statements.operate import (
@@ -104,8 +104,10 @@ def failed(
         show(rows, as_json=True)
         return
     for row in rows:
-        row["message"] = (row["message"] or "").split("\n")[0][:80]
-    show(rows, as_json=False)
+        row["message"] = cut_short((row["message"] or "").split("\n")[0], 80)
+        row["jobs"] = row.pop("job_count")
+    spare = ("first_failed_at", "reason", "last_failed_at", "last_job_id")
+    show(rows, as_json=False, spare=spare, cut="message")
     if not rows:
         note("no such dead letters")
 

@@ -14,7 +14,6 @@ from pgwake.cli.output import (
     Json,
     Kind,
     Queue,
-    Row,
     UniqueKey,
     Url,
     ask,
@@ -29,6 +28,7 @@ from pgwake.cli.output import (
     show,
     show_jobs,
 )
+from pgwake.cli.tables import Row
 from pgwake.database.connection import Connection
 from pgwake.database.statements import operate, stats
 from pgwake.database.statements.claim import next_run_at

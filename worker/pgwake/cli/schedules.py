@@ -8,7 +8,6 @@ import typer
 
 from pgwake.cli.output import (
     Json,
-    Row,
     Url,
     ask,
     duration,
@@ -21,6 +20,7 @@ from pgwake.cli.output import (
     show,
     wrong_usage,
 )
+from pgwake.cli.tables import Row
 from pgwake.database.connection import Connection
 from pgwake.database.statements import schedules
 from pgwake.errors import InvalidValueError

@@ -13,7 +13,8 @@ from pgwake.cli.bench.history import Record, read, rows, write
 from pgwake.cli.bench.measure import OTHERS, QUEUE, measure_round
 from pgwake.cli.bench.scratch import scratch_queue
 from pgwake.cli.bench.worker import LATENCY, NOOP
-from pgwake.cli.output import InProduction, Url, bar, cell, note, say, show, wrong_usage
+from pgwake.cli.output import InProduction, Url, bar, note, say, show, wrong_usage
+from pgwake.cli.tables import cell
 from pgwake.cli.worker_child import started, until_signal
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install

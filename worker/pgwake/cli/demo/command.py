@@ -23,7 +23,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pgwake.cli.demo.jobs import stdlib_digests
-from pgwake.cli.output import Url, printable
+from pgwake.cli.output import Url
+from pgwake.cli.tables import printable
 from pgwake.cli.worker_child import WorkerChild, started, until_signal
 from pgwake.database.connection import FAULTS, Connection, connect
 from pgwake.database.embedded import EmbeddedServer

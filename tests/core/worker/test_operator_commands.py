@@ -40,6 +40,20 @@ async def test_jobs_are_listed_the_newest_first_and_page_by_page(
     assert [row["id"] for row in second.json] == [3, 2]
 
 
+async def test_running_jobs_are_listed_with_their_metadata(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    await insert(connection)
+    assert "metadata" not in (await pgwake("list")).output
+    await running(connection, queue="q", metadata={"by": "me", "text": "x" * 100})
+
+    (row,) = (await pgwake("list", "--status", "running", "--json")).json
+    assert row["metadata"] == {"by": "me", "text": "x" * 100}
+    answer = await pgwake("list", "--status", "running")
+    assert '{"by":"me","text":"xxxxxxxx' in answer.output
+    assert "x" * 40 not in answer.output
+
+
 async def test_a_list_is_of_what_was_asked_for(
     pgwake: Pgwake, connection: Connection
 ) -> None:

@@ -120,11 +120,16 @@ def enqueue(
         str | None,
         typer.Option(metavar="URL", help="An http(s) URL that hears how it ended."),
     ] = None,
+    metadata: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="A JSON object for people and tools."),
+    ] = None,
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
     """Add a job; print its id, or that of the live one with the same unique key."""
     text = sys.stdin.read() if payload == "-" else payload
+    noted = None if metadata is None else json_object("--metadata", metadata)
 
     async def add(connection: Connection) -> int:
         return await operate.enqueue(
@@ -142,6 +147,7 @@ def enqueue(
             depends_on=depends_on or (),
             on_parent_failure=on_parent_failure,
             webhook=webhook,
+            metadata=noted,
         )
 
     job_id = ask(database_url, add)

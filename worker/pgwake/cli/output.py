@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from pgwake.cli.options import job_id, setting
-from pgwake.cli.tables import Row, printable, progress_cell, table
+from pgwake.cli.tables import Row, json_cell, printable, progress_cell, table
 from pgwake.database.connection import LOST, Connection, connect
 from pgwake.errors import (
     EXIT_CONFIG,
@@ -39,6 +39,7 @@ SPARE_OF_JOBS = (
     "crash_count",
     "run_at",
     "started_at",
+    "metadata",
     "concurrency_key",
     "finished_at",
 )
@@ -130,9 +131,16 @@ def show(
 
 
 def show_jobs(rows: Iterable[Row], *, as_json: bool) -> None:
-    """Print jobs as show() does; in a table, progress is a bar or cut short."""
+    """Print jobs as show() does; in a table, what is JSON is a bar or cut short."""
     if not as_json:
-        rows = [{**row, "progress": progress_cell(row["progress"])} for row in rows]
+        rows = [
+            {
+                **row,
+                "progress": progress_cell(row["progress"]),
+                "metadata": json_cell(row["metadata"]),
+            }
+            for row in rows
+        ]
     show(rows, as_json=as_json, spare=SPARE_OF_JOBS, cut="progress")
 
 

@@ -137,10 +137,15 @@ def cut_short(text: str, length: int) -> str:
 
 def progress_cell(value: Any) -> str | None:
     """Return progress as people read it: a bar for {done, of}; None for none."""
-    if value is None:
-        return None
     match value:
         case {"done": int(done), "of": int(total)} if done >= 0 and total > 0:
             full = BAR * min(done, total) // total
             return f"{'█' * full:░<{BAR}} {done:,} of {total:,}"
+    return json_cell(value)
+
+
+def json_cell(value: Any) -> str | None:
+    """Return a JSON value as people read it, at most 40 characters; None for none."""
+    if value is None:
+        return None
     return cut_short(value if isinstance(value, str) else dumps(value), 40)

@@ -12,7 +12,7 @@ from support import Connection
 from support.sql import release
 from support.sql.helpers import insert, job
 from support.sql.next_schema import NEXT_VERSION, next_schema
-from support.worker.processes import Pgwake
+from support.worker.processes import Answer, Pgwake
 
 __all__ = ["next_schema"]
 
@@ -78,8 +78,9 @@ async def test_a_schema_is_installed_where_there_is_none(
     answer = await pgwake("init")
     installed = f"pgwake schema {SCHEMA_VERSION} is installed"
     assert (answer.code, answer.output) == (0, f"{installed}\n")
+    assert "In your project: pip install pgwake" in answer.errors
     again = await pgwake("init")
-    assert (again.code, again.output) == (0, f"{installed}, as before\n")
+    assert again == Answer(0, f"{installed}, as before\n", "")
 
     await insert(connection, "kept")
     assert (await pgwake("init")).code == 0

@@ -54,6 +54,7 @@ INSERT_HELLO = (
     "insert into pgwake.jobs (queue, kind, payload)"
     r""" values ('demo', 'hello', '{\"name\": \"you\"}')"""
 )
+IN_A_PROJECT = "In your project: pip install pgwake; then pgwake init on its database."
 RETENTION = "The jobs stay in the database, by default for 7 days, dead letters for 90."
 
 
@@ -164,6 +165,7 @@ async def _run(settings: Settings, show: Display, *, keep: bool) -> int:
             how = "To look around in psql, run pgwake demo --keep; then:"
             show.title(how if server else f"Look around with {psql}:")
             show.code(LOOK_AROUND)
+        show.title(IN_A_PROJECT)
     return 0 if all_hold else 1
 
 

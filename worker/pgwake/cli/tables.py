@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +15,7 @@ Row = dict[str, Any]
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 GOOD_CUT, LEAST_CUT = 32, 20  # characters that are left of a column that is cut
+GAP = 2  # characters between columns
 BAR = 10  # characters of a bar
 
 
@@ -39,7 +40,9 @@ class Wide:
         spare: Sequence[str] = (),
         cut: str | None = None,
     ) -> None:
-        self._rows = rows
+        names = list(rows[0])
+        self._cells = {n: [printable(cell(row[n])) for row in rows] for n in names}
+        self._widths = {n: max(map(cell_len, [n, *self._cells[n]])) for n in names}
         self._right = right
         self._spare = spare
         self._cut = cut
@@ -49,27 +52,35 @@ class Wide:
     ) -> RenderResult:
         """Choose, as Rich draws it."""
         width = options.max_width
-        names = list(self._rows[0])
-        whole = _width(console, options, self._table(names))
-        if whole <= width:
+        names = list(self._cells)
+        if self._width(names) <= width:
             yield self._table(names)
             return
         # Others go before it is cut to less than is easily read.
         steps = [(name, GOOD_CUT) for name in (None, *self._spare)]
         for spare, least in [*steps, (None, LEAST_CUT)]:
             names = [name for name in names if name != spare]
-            room = width - _width(console, options, self._table(names, least))
+            room = width - self._width(names, least)
             if room >= 0:
                 yield self._table(names, least + room)
                 return
-        if _width(console, options, self._table(names)) <= 1.5 * width:
+        if self._width(names) <= 1.5 * width:
             yield self._table(names)
             return
-        for row in self._rows:
-            for name, value in row.items():
-                label = Text(f"{name}: ", "bold", overflow="fold")
-                yield label + Text(printable(cell(value)))
+        for row in zip(*self._cells.values(), strict=True):
+            for name, value in zip(self._cells, row, strict=True):
+                yield Text(f"{name}: ", "bold", overflow="fold") + Text(value)
             yield ""
+
+    def _width(self, names: Sequence[str], least: int | None = None) -> int:
+        widths = [
+            self._widths[name]
+            if least is None or name != self._cut
+            # It may be shorter than what it may be cut to.
+            else min(self._widths[name], least)
+            for name in names
+        ]
+        return sum(widths) + GAP * (len(widths) - 1)
 
     def _table(self, names: Sequence[str], room: int | None = None) -> Table:
         table = Table(box=None, header_style="bold", pad_edge=False)
@@ -82,8 +93,8 @@ class Wide:
                 no_wrap=is_cut,
                 max_width=room if is_cut else None,
             )
-        for row in self._rows:
-            table.add_row(*(Text(printable(cell(row[name]))) for name in names))
+        for row in zip(*(self._cells[name] for name in names), strict=True):
+            table.add_row(*map(Text, row))
         return table
 
 
@@ -95,11 +106,6 @@ def table(
     right = [name for name in names if all(_is_number(row[name]) for row in rows)]
     shown = [{name: row[name] for name in names} for row in rows]
     return Wide(shown, right=right, spare=spare, cut=cut)
-
-
-def _width(console: Console, options: ConsoleOptions, table: Table) -> int:
-    unbound = options.update(max_width=10_000)
-    return Measurement.get(console, unbound, table).maximum
 
 
 def _is_number(value: Any) -> bool:

@@ -151,7 +151,7 @@ class Claimed:
     run = None
 
 
-def human(processes: int = 1, **fields: Any) -> str:
+def human(event: str = "something", processes: int = 1, **fields: Any) -> str:
     """What a line looks like on a terminal, without its colours."""
     output = io.StringIO()
     configured = structlog.get_config()
@@ -162,7 +162,7 @@ def human(processes: int = 1, **fields: Any) -> str:
             logger_factory=structlog.PrintLoggerFactory(output),
             cache_logger_on_first_use=False,
         )
-        structlog.get_logger().warning("something", **fields)
+        structlog.get_logger().warning(event, **fields)
     finally:
         structlog.configure(**configured)
     return output.getvalue()
@@ -179,7 +179,7 @@ def test_human_lines_show_control_characters_and_never_send_them(text: str) -> N
 
 
 def test_a_name_with_a_line_break_can_not_forge_a_line() -> None:
-    line = human(kind="a\n01:02:03 [error    ] forged", error="b\nforged too")
+    line = human("a\nforged", kind="a\n01:02:03 [error    ] forged", error="b\nforged")
 
     assert line.count("\n") >= 1
     for each in line.splitlines()[1:]:

@@ -98,6 +98,8 @@ def _for_people(_: Any, __: str, event: Any) -> Any:
     if traceback is not None:
         # Indented, so that no line of it looks like one of the log.
         event["exception"] = indent(str(traceback), "    ", lambda _: True).rstrip()
+    # So a library's message of several lines can't look like several of the log.
+    event["event"] = str(event["event"]).replace("\n", "\n    ")
     if event["event"] == "worker stopping" and event["running"] and event["grace_s"]:
         jobs, seconds = event.pop("running"), event.pop("grace_s")
         event["event"] = (

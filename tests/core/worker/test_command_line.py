@@ -12,7 +12,7 @@ from support import Connection
 from support.sql import release
 from support.sql.helpers import insert, job
 from support.sql.next_schema import NEXT_VERSION, next_schema
-from support.worker.processes import Pgwake
+from support.worker.processes import Answer, Pgwake
 
 __all__ = ["next_schema"]
 
@@ -37,6 +37,40 @@ async def test_the_help_names_every_command(pgwake: Pgwake) -> None:
     assert COMMANDS.keys() <= set(re.findall(r"^│ (\w+) ", answer.output, re.MULTILINE))
 
 
+@pytest.mark.parametrize("words", [["run"], ["serve"], ["schedule", "add"]])
+async def test_a_command_tells_the_variables_and_defaults_of_its_options(
+    typed: Pgwake, words: list[str]
+) -> None:
+    answer = await typed(*words, "--help", COLUMNS="80")
+    told = " ".join(re.sub(r"[│╭╮╰╯─]", " ", answer.output).split())
+
+    assert "[env: PGWAKE_DATABASE_URL]" in told
+    if words != ["schedule", "add"]:
+        assert "[env: PGWAKE_LOG_LEVEL; default: info]" in told
+        assert "; default: 9808]" in told
+    if words == ["run"]:
+        assert (
+            "How long a stop waits for jobs. [env: PGWAKE_GRACE; default: 25]" in told
+        )
+    if words == ["serve"]:
+        assert "[env: PGWAKE_HTTP_HOST; default: 0.0.0.0]" in told
+
+
+async def test_every_option_and_argument_has_a_help_that_can_be_read(
+    typed: Pgwake,
+) -> None:
+    schedule = [f"schedule {name}" for name in ("list", "add", "remove", "next")]
+    for command in [*COMMANDS.keys() - {"schedule"}, *schedule]:
+        answer = await typed(*command.split(), "--help", COLUMNS="200")
+        assert answer.code == 0
+        assert "[[" not in answer.output, command
+        assert "922337" not in answer.output, command
+        for line in answer.output.splitlines():
+            if line.startswith("│"):
+                columns = re.split(r" {2,}", line.strip("│ "))
+                assert columns[-1].endswith((".", "]", "+01:00", "…")), line
+
+
 async def test_a_schema_is_installed_where_there_is_none(
     pgwake: Pgwake, connection: Connection
 ) -> None:
@@ -44,8 +78,9 @@ async def test_a_schema_is_installed_where_there_is_none(
     answer = await pgwake("init")
     installed = f"pgwake schema {SCHEMA_VERSION} is installed"
     assert (answer.code, answer.output) == (0, f"{installed}\n")
+    assert "In your project: pip install pgwake" in answer.errors
     again = await pgwake("init")
-    assert (again.code, again.output) == (0, f"{installed}, as before\n")
+    assert again == Answer(0, f"{installed}, as before\n", "")
 
     await insert(connection, "kept")
     assert (await pgwake("init")).code == 0

@@ -29,6 +29,7 @@ async def test_a_job_takes_what_the_options_say(
         *("enqueue", "mail", "--queue", "my queue", "--priority", "-5"),
         *("--run-at", "2127-01-31T08:00+01:00", "--max-attempts", "3"),
         *("--unique-key", "k", "--concurrency-key", "c", "--json"),
+        *("--metadata", '{"by": "me"}'),
     )
 
     assert json.loads(answer.output) == {"id": 1}
@@ -37,6 +38,13 @@ async def test_a_job_takes_what_the_options_say(
     assert row["run_at"] == datetime(2127, 1, 31, 7, tzinfo=UTC)
     assert (row["max_attempts"], row["unique_key"]) == (3, "k")
     assert (row["concurrency_key"], row["status"]) == ("c", "waiting")
+    assert row["metadata"] == {"by": "me"}
+
+
+async def test_what_is_no_object_is_no_metadata(pgwake: Pgwake) -> None:
+    answer = await pgwake("enqueue", "mail", "--metadata", "[7]")
+    assert answer.code == 1
+    assert "--metadata must be a JSON object" in answer.errors
 
 
 async def test_a_job_may_depend_on_others(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from pgwake.cli.output import table
+from pgwake.cli.tables import table
 from support import Connect, Connection, wait_for
 from support.sql.helpers import Row, call, claim, insert, job_in, running
 from support.worker.helpers import asleep, embedded, ended, in_status
@@ -38,6 +38,20 @@ async def test_jobs_are_listed_the_newest_first_and_page_by_page(
     assert "--before 4" in first.errors
     second = await pgwake("list", "--json", "--limit", "2", "--before", "4")
     assert [row["id"] for row in second.json] == [3, 2]
+
+
+async def test_running_jobs_are_listed_with_their_metadata(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    await insert(connection)
+    assert "metadata" not in (await pgwake("list")).output
+    await running(connection, queue="q", metadata={"by": "me", "text": "x" * 100})
+
+    (row,) = (await pgwake("list", "--status", "running", "--json")).json
+    assert row["metadata"] == {"by": "me", "text": "x" * 100}
+    answer = await pgwake("list", "--status", "running")
+    assert '{"by":"me","text":"xxxxxxxx' in answer.output
+    assert "x" * 40 not in answer.output
 
 
 async def test_a_list_is_of_what_was_asked_for(

@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+
+from pgwake.cli.tables import progress_cell
 from support import Connection
 from support.sql.helpers import running
 from support.worker.processes import Pgwake
@@ -29,6 +32,30 @@ async def test_the_commands_show_it(pgwake: Pgwake, connection: Connection) -> N
         assert cut in answer.output, answer
     answer = await pgwake("explain", str(job_id))
     assert 'It reports: {"step": "copy copy' in answer.output
+
+
+async def test_a_share_of_a_whole_is_a_bar(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    await with_progress(connection, {"done": 400, "of": 1000})
+    for command in ("list", "stats"):
+        assert "████░░░░░░ 400 of 1,000" in (await pgwake(command)).output
+
+
+@pytest.mark.parametrize(
+    ("progress", "shown"),
+    [
+        ({"done": 0, "of": 3}, "░░░░░░░░░░ 0 of 3"),
+        ({"done": 9, "of": 3}, "██████████ 9 of 3"),
+        ({"done": 0, "of": 0}, '{"done":0,"of":0}'),
+        ({"done": "a", "of": 3}, '{"done":"a","of":3}'),
+        (0.25, "0.25"),
+    ],
+)
+def test_what_is_no_share_of_a_whole_is_shown_as_it_is(
+    progress: object, shown: str
+) -> None:
+    assert progress_cell(progress) == shown
 
 
 async def test_without_any_there_is_nothing_of_it_to_see(

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+import pytest
+import structlog
 
 from pgwake import Registry
 from support import Connection
@@ -44,6 +46,20 @@ async def test_a_job_is_pushed_and_run(connection: Connection, database: str) ->
             "jobs": [{"id": job_id, "is_new": True}],
         }
         assert (await ended(connection, job_id))["result"] == 3
+
+
+@pytest.mark.usefixtures("connection")
+async def test_at_debug_level_what_is_pushed_is_a_line(database: str) -> None:
+    async with serving(database) as api:
+        with structlog.testing.capture_logs() as lines:
+            ids = (await push(api, '{"kind": "a", "payload": {"b": 1}}')).json()["ids"]
+            await push(api, '{"jobs": [{"kind": "a"}, {"kind": "b"}]}')
+
+    assert [line for line in lines if line["log_level"] == "debug"] == [
+        {"event": "job enqueued", "job": ids[0], "kind": "a", "queue": "q"}
+        | {"log_level": "debug"},
+        {"event": "jobs enqueued", "count": 2, "queue": "q", "log_level": "debug"},
+    ]
 
 
 async def test_all_that_enqueue_takes_is_taken(

@@ -64,6 +64,7 @@ def test_it_proves_itself_on_a_server_of_its_own(
     assert process.returncode == 0, output
     assert_all_holds(output)
     assert LOOK_AROUND.splitlines()[0] in output
+    assert "In your project: pip install pgwake" in output
     directory = output.partition(" of its own in ")[2].split()[0]
     assert not Path(directory).exists()
 

@@ -3,18 +3,23 @@
 import asyncio
 import io
 import json
+import logging
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
+from pgwake import AsyncQueue, NewJob
 from pgwake.jobs.job import Job
 from pgwake.observe import logs
 from pgwake.observe.joblog import JobLog
 from support import Connection, free_port
-from support.sql.helpers import call, insert
+from support.sql.helpers import call, insert, job
 from support.worker.helpers import all_ended, ended, insert_some, settings
 from support.worker.processes import StartProcess
+from support.worker.terminals import at_terminal
 
 CANARY = "canary-7f3a"
 
@@ -42,6 +47,8 @@ async def test_each_end_of_a_job_is_a_line_of_json_with_its_fields(
     assert "handlers.py" in failed["traceback"]
     assert failed["level"] == "warning"
     await worker.logged("job released", reason="unknown_kind")
+    for each in worker.lines:
+        assert list(each)[:3] == ["timestamp", "level", "event"]
     # What is no JSON has been read as an event that is the whole line.
     assert all("level" in line for line in worker.lines)
 
@@ -144,17 +151,18 @@ class Claimed:
     run = None
 
 
-def human(**fields: Any) -> str:
+def human(event: str = "something", processes: int = 1, **fields: Any) -> str:
     """What a line looks like on a terminal, without its colours."""
     output = io.StringIO()
     configured = structlog.get_config()
     try:
-        logs.configure(settings("postgresql://", log_format="human"), worker="w")
+        given = settings("postgresql://", log_format="human", processes=processes)
+        logs.configure(given, worker="w")
         structlog.configure(
             logger_factory=structlog.PrintLoggerFactory(output),
             cache_logger_on_first_use=False,
         )
-        structlog.get_logger().warning("something", **fields)
+        structlog.get_logger().warning(event, **fields)
     finally:
         structlog.configure(**configured)
     return output.getvalue()
@@ -171,19 +179,101 @@ def test_human_lines_show_control_characters_and_never_send_them(text: str) -> N
 
 
 def test_a_name_with_a_line_break_can_not_forge_a_line() -> None:
-    line = human(kind="a\n01:02:03 [error    ] forged", error="b\nforged too")
+    line = human("a\nforged", kind="a\n01:02:03 [error    ] forged", error="b\nforged")
 
     assert line.count("\n") >= 1
     for each in line.splitlines()[1:]:
         assert each.startswith(" "), each
 
 
+def test_a_traceback_is_lines_below_that_look_like_none_of_the_log() -> None:
+    traceback = "Traceback (most recent call last):\n\n  File x\nValueError: a\n"
+    lines = human(kind="k", traceback=f"{traceback}2026-01-01 [error ] forged\x1b[31m")
+
+    assert "Traceback" not in lines.splitlines()[0]
+    assert "      File x\n    ValueError: a\n" in lines
+    assert all(line.startswith("    ") for line in lines.splitlines()[1:])
+    assert "\x1b[31m" not in lines
+
+
+def test_human_lines_say_their_date_and_zone_and_name_one_of_several_workers() -> None:
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4} \[warning", human())
+    assert "worker=" not in human()
+    assert "worker=w" in human(processes=2)
+
+
+async def test_at_a_terminal_a_stop_says_for_what_it_waits_and_what_hurries_it(
+    connection: Connection,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TEST_DIARY", str(tmp_path / "diary"))
+    job_id = await insert(connection, "nap", payload={"seconds": 60})
+    words = ("run", "--import", "support.worker.handlers", "--log-level", "debug")
+    told = "waiting up to 25 s for 1 job; Ctrl-C again to stop now"
+    screen = await at_terminal(
+        database,
+        tmp_path,
+        *(*words, "--http-port", "0"),
+        interrupt_at=("job started", told),
+    )
+    assert screen.code == 0
+    assert (await job(connection, job_id))["status"] == "pending"
+
+
+async def test_at_debug_level_the_start_of_each_job_is_a_line(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    worker = await start_worker("--log-level", "debug")
+    job_id = await insert(connection, "noop", queue="default")
+    line = await worker.logged("job started", job=job_id)
+
+    assert (line["kind"], line["queue"], line["attempt"]) == ("noop", "default", 1)
+    assert line["level"] == "debug"
+
+
+async def test_at_debug_level_jobs_that_producers_add_are_lines(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "pgwake.produce")
+    async with AsyncQueue(database) as queue:
+        job_id = await queue.enqueue("mail", {"secret": CANARY}, queue="mails")
+        await queue.enqueue_many([NewJob("mail"), NewJob("mail")])
+        await queue.copy([NewJob("mail")])
+
+    assert [record.getMessage() for record in caplog.records] == [
+        f"job enqueued: {job_id}, kind 'mail', queue 'mails'",
+        "jobs enqueued: 2",
+        "jobs enqueued: 1",
+    ]
+
+
+def test_in_a_worker_they_are_lines_as_its_own() -> None:
+    fields = {"job": 7, "kind": "mail"}
+    record = logging.LogRecord(
+        *("pgwake.produce.queue", logging.DEBUG, "", 0),
+        *("job enqueued: %(job)s, kind %(kind)s", (fields,), None),
+    )
+    other = logging.LogRecord("httpx", logging.INFO, "", 0, "a request", None, None)
+    configured = structlog.get_config()
+    logs.configure(settings("postgresql://", log_level="debug"), worker="w")
+    try:
+        with structlog.testing.capture_logs() as lines:
+            assert logging.lastResort is not None
+            logging.lastResort.handle(record)
+            logging.lastResort.handle(other)
+    finally:
+        structlog.configure(**configured)
+    assert lines == [{"event": "job enqueued", "log_level": "debug", **fields}]
+
+
 async def test_the_jobs_that_have_no_line_are_counted_once() -> None:
     with structlog.testing.capture_logs() as lines:
         log = JobLog(per_second=2)
-        job: Job = Claimed()  # type: ignore[assignment]
+        claimed: Job = Claimed()  # type: ignore[assignment]
         for _ in range(10):
-            log.ended(job, "completed", 0.0, None)
+            log.ended(claimed, "completed", 0.0, None)
         log.summarise()
         log.summarise()
 

@@ -1,13 +1,15 @@
 """pgwake queues and list, and what every command does with what can't be meant."""
 
 import asyncio
+import re
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from support import Connection
-from support.sql.helpers import insert, job_in, rows, set_queue
+from support.sql.helpers import call, insert, job_in, pair, rows, running, set_queue
 from support.worker.helpers import insert_some
 from support.worker.processes import Answer, Pgwake, clean_environment
 from support.worker.terminals import at_terminal
@@ -78,6 +80,78 @@ async def test_on_a_narrow_terminal_each_value_has_a_line(
     assert max(map(len, lines)) <= 40
     wide = await at_terminal(database, tmp_path, command, columns=250)
     assert len(wide.text.strip().splitlines()) == 2
+
+
+@pytest.mark.parametrize("command", ["stats", "failed", "workers", "list"])
+async def test_at_80_columns_a_row_is_a_line_without_what_matters_least(
+    database: str, connection: Connection, tmp_path: Path, command: str
+) -> None:
+    held = await running(connection, kind="send_email", queue="emails")
+    error = "ConnectionError: [Errno 111] Connect call failed ('127.0.0.1', 5432)"
+    await call(connection, "fail_job", **pair(held), error=error, retryable=False)
+    for n in range(2):
+        await connection.execute(
+            "select pgwake.report_worker($1, 'web-7f8b9c-abcde', 1, $2, '{noop}', '1')",
+            f"web-7f8b9c-abcde:123{n}:0f736187",
+            ["default", "emails", "imports-from-partners"],
+        )
+    shown = await at_terminal(database, tmp_path, command, columns=80)
+    lines = re.sub(r"\x1b\[\d*m", "", shown.text).split("\r\n")
+    header, *body = [line for line in lines if line]
+
+    assert max(map(len, lines)) <= 80
+    assert len(body) == (3 if command == "workers" else 1)
+    match command:
+        case "stats":
+            assert re.split(r" {2,}", header)[-3:] == ["oldest", "queued ms", "run ms"]
+        case "failed":
+            assert "ConnectionError: [Errno 111]" in body[0]
+            assert "\N{HORIZONTAL ELLIPSIS}" in body[0]
+        case "workers":
+            assert body[2] == "2 live processes on 1 host: 0 jobs running"
+        case _:
+            assert {"id", "queue", "kind", "status", "attempt"} <= set(header.split())
+
+
+async def test_several_queues_have_a_total_and_none_is_said(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    answer = await pgwake("stats")
+    assert answer.output == "no queues yet: no job has been enqueued\n"
+    answer = await pgwake("stats", "x")
+    assert answer.output == "queue x is not there: it has never had a job\n"
+
+    await insert(connection)
+    assert "total" not in (await pgwake("stats")).output
+    await insert_some(connection, "a", 1500)
+    await insert(connection, queue="b")
+    last = (await pgwake("stats")).output.splitlines()[-1]
+    assert last.split()[:3] == ["total", "1,502", "0"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "start"), [(["--json"], b'[{"queue":"default"'), ([], b"queue")]
+)
+async def test_statistics_are_watched_through_a_pipe_too(
+    database: str,
+    connection: Connection,
+    tmp_path: Path,
+    flags: list[str],
+    start: bytes,
+) -> None:
+    await insert(connection)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pgwake", "stats", "--watch", *flags),
+        cwd=tmp_path,
+        env=clean_environment({"PGWAKE_DATABASE_URL": database}),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    seen = 0
+    while seen < 2:
+        seen += (await process.stdout.readline()).startswith(start)
+    process.send_signal(signal.SIGINT)
+    assert await process.wait() == 0
 
 
 @pytest.mark.parametrize("flag", ["--json", "--limit=1000"])

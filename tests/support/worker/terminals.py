@@ -8,7 +8,7 @@ import signal
 import struct
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from support.worker.processes import clean_environment
@@ -39,9 +39,9 @@ async def at_terminal(
     *arguments: str,
     columns: int = 80,
     typed: str = "",
-    interrupt_at: str = "",
+    interrupt_at: str | Sequence[str] = (),
 ) -> Screen:
-    """Run a command with a terminal for all three; Ctrl-C once it shows a text."""
+    """Run a command with a terminal for all three; Ctrl-C at each text."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = clean_environment({"PGWAKE_DATABASE_URL": database, "TERM": "xterm"})
@@ -61,8 +61,8 @@ async def at_terminal(
     loop = asyncio.get_running_loop()
     loop.add_reader(ours, _reader(ours, screen, loop.remove_reader))
     os.write(ours, typed.encode())
-    if interrupt_at:
-        await screen.shows(interrupt_at)
+    for text in [interrupt_at] if isinstance(interrupt_at, str) else interrupt_at:
+        await screen.shows(text)
         os.write(ours, b"\x03")
     screen.code = await process.wait()
     await asyncio.sleep(0)

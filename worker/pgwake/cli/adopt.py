@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
+from pgwake.cli.options import setting
 from pgwake.cli.output import (
     DryRun,
     Json,
-    Row,
     Url,
     Yes,
     ask,
@@ -17,6 +17,7 @@ from pgwake.cli.output import (
     say,
     show,
 )
+from pgwake.cli.tables import Row
 from pgwake.database.connection import Connection
 from pgwake.database.statements import schedules
 from pgwake.database.statements.install import Adoption, get_adoption
@@ -29,10 +30,10 @@ from pgwake.settings import Settings
 
 Environment = Annotated[
     str | None,
-    typer.Option(
+    setting(
+        "environment",
         metavar="NAME",
-        help="What the database is for, such as production, which workers may insist "
-        "on: PGWAKE_ENVIRONMENT.",
+        said="What the database is for, such as production; workers may insist on it.",
     ),
 ]
 _COUNTS = ("pending", "scheduled", "waiting", "running")

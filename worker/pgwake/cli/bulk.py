@@ -9,14 +9,13 @@ from typing import Annotated, TypeAlias
 import asyncpg
 import typer
 
+from pgwake.cli import options
 from pgwake.cli.output import (
-    MAX_ID,
     ConcurrencyKey,
     DryRun,
     Json,
     Kind,
     Queue,
-    Row,
     UniqueKey,
     Url,
     Yes,
@@ -34,6 +33,7 @@ from pgwake.cli.output import (
     show,
     wrong_usage,
 )
+from pgwake.cli.tables import Row, cut_short
 from pgwake.database.connection import Connection
 from pgwake.database.statements import operate
 from pgwake.database.statements.operate import (
@@ -52,13 +52,19 @@ MAX_AT_ONCE = 1_000_000  # that the others do
 
 Ids = Annotated[
     list[int] | None,
-    typer.Argument(metavar="[ID]...", min=1, max=MAX_ID, show_default=False),
+    typer.Argument(
+        metavar="ID", parser=options.job_id, show_default=False, help="Jobs."
+    ),
 ]
 Fingerprint = Annotated[
     str | None,
-    typer.Option("--fingerprint", help="Only of this group of `pgwake failed`."),
+    typer.Option(
+        "--fingerprint", metavar="TEXT", help="Only of this group of `pgwake failed`."
+    ),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Jobs at most.")]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, help="Jobs at most.")
+]
 
 
 class Live(StrEnum):
@@ -81,7 +87,9 @@ def failed(
     queue_name: Queue = None,
     kind: Kind = None,
     fingerprint: Fingerprint = None,
-    limit: Annotated[int, typer.Option(min=1, help="Groups at most.")] = 50,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Groups at most.")
+    ] = 50,
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
@@ -96,8 +104,10 @@ def failed(
         show(rows, as_json=True)
         return
     for row in rows:
-        row["message"] = (row["message"] or "").split("\n")[0][:80]
-    show(rows, as_json=False)
+        row["message"] = cut_short((row["message"] or "").split("\n")[0], 80)
+        row["jobs"] = row.pop("job_count")
+    spare = ("first_failed_at", "reason", "last_failed_at", "last_job_id")
+    show(rows, as_json=False, spare=spare, cut="message")
     if not rows:
         note("no such dead letters")
 
@@ -109,7 +119,8 @@ def retry(
     fingerprint: Fingerprint = None,
     limit: Limit = 1000,
     rate: Annotated[
-        float | None, typer.Option(help="Jobs a second, to spread them; not for IDs.")
+        float | None,
+        typer.Option(metavar="N", help="Jobs a second, to spread them; not for IDs."),
     ] = None,
     patch: Annotated[
         str | None,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pgwake.cli import adopt
-from pgwake.cli.output import Url
+from pgwake.cli.output import Url, note
 from pgwake.database import install
 from pgwake.settings import Settings
 
@@ -26,6 +26,11 @@ def init(
     before, after = asyncio.run(install.install(settings.dsn, roles=roles))
     print(f"pgwake schema {after} is installed{_told(before, after)}")
     adopt.note_environment(settings)
+    if before is None:  # whoever runs it by uvx or pipx has it nowhere else
+        note(
+            "In your project: pip install pgwake; a worker there: pgwake run --import "
+            "MODULE"
+        )
 
 
 def _told(before: int | None, after: int) -> str:

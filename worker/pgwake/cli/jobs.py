@@ -8,13 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from pgwake.cli.output import (
-    MAX_ID,
+    Before,
     ConcurrencyKey,
     JobId,
     Json,
     Kind,
     Queue,
-    Row,
     UniqueKey,
     Url,
     ask,
@@ -29,6 +28,7 @@ from pgwake.cli.output import (
     show,
     show_jobs,
 )
+from pgwake.cli.tables import Row
 from pgwake.database.connection import Connection
 from pgwake.database.statements import operate, stats
 from pgwake.database.statements.claim import next_run_at
@@ -59,52 +59,77 @@ def enqueue(
     payload: Annotated[
         str,
         typer.Argument(
-            metavar="[PAYLOAD]",
+            metavar="PAYLOAD",
             help="A JSON object, or - to read it from standard input.",
         ),
     ] = "{}",
     queue_name: Annotated[
-        str, typer.Option("--queue", help="The queue that it is in.")
+        str,
+        typer.Option("--queue", metavar="QUEUE", help="The queue that it is in."),
     ] = "default",
     priority: Annotated[
-        int, typer.Option(min=-100, max=100, help="-100 to 100; higher first.")
+        int,
+        typer.Option(metavar="N", min=-100, max=100, help="-100 to 100; higher first."),
     ] = 0,
-    delay: Annotated[float | None, typer.Option(help="Seconds from now.")] = None,
+    delay: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="From now.")
+    ] = None,
     run_at: Annotated[
-        str | None, typer.Option(help="ISO 8601 with an offset: 2027-01-31T08:00+01:00")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="ISO 8601 with an offset: 2027-01-31T08:00+01:00"
+        ),
     ] = None,
     max_attempts: Annotated[
         int | None,
         typer.Option(
-            min=1, max=10_000, help="Until the dead letters; default: policy."
+            metavar="N",
+            min=1,
+            max=10_000,
+            help="Until the dead letters; by default as the policy says.",
         ),
     ] = None,
     unique_key: Annotated[
-        str | None, typer.Option(help="Unique with the kind among live jobs.")
+        str | None,
+        typer.Option(metavar="KEY", help="Unique with the kind among live jobs."),
     ] = None,
     on_conflict: Annotated[
-        str, typer.Option(help="return, replace or raise.")
+        str,
+        typer.Option(
+            metavar="ACTION",
+            help="If a live job has the unique key: return its id, replace it, or "
+            "raise.",
+        ),
     ] = "return",
     concurrency_key: Annotated[
-        str | None, typer.Option(help="Jobs with one key wait for each other.")
+        str | None,
+        typer.Option(metavar="KEY", help="Jobs with one key wait for each other."),
     ] = None,
     depends_on: Annotated[
         list[int] | None,
-        typer.Option(metavar="ID", help="Wait for this job; may be given repeatedly."),
+        typer.Option(metavar="ID", help="Wait for this job; may be repeated."),
     ] = None,
     on_parent_failure: Annotated[
         OnParentFailure | None,
-        typer.Option(help="When such a job does not complete; default cancel."),
+        typer.Option(
+            help="When such a job does not complete: cancel this one (the default), or "
+            "run it."
+        ),
     ] = None,
     webhook: Annotated[
         str | None,
         typer.Option(metavar="URL", help="An http(s) URL that hears how it ended."),
+    ] = None,
+    metadata: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="A JSON object for people and tools."),
     ] = None,
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
     """Add a job; print its id, or that of the live one with the same unique key."""
     text = sys.stdin.read() if payload == "-" else payload
+    noted = None if metadata is None else json_object("--metadata", metadata)
 
     async def add(connection: Connection) -> int:
         return await operate.enqueue(
@@ -122,6 +147,7 @@ def enqueue(
             depends_on=depends_on or (),
             on_parent_failure=on_parent_failure,
             webhook=webhook,
+            metadata=noted,
         )
 
     job_id = ask(database_url, add)
@@ -157,13 +183,10 @@ def list_jobs(
         str | None,
         typer.Option(metavar="JSON", help="Only with these fields in the payload."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows at most.")] = 50,
-    before: Annotated[
-        int | None,
-        typer.Option(
-            metavar="ID", min=1, max=MAX_ID, help="Only older ones than this job."
-        ),
-    ] = None,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10_000, help="Rows at most.")
+    ] = 50,
+    before: Before = None,
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
@@ -192,8 +215,12 @@ def list_jobs(
 
 
 def peek(
-    queue_name: Annotated[str, typer.Argument(metavar="[QUEUE]")] = "default",
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Rows at most.")] = 10,
+    queue_name: Annotated[
+        str, typer.Argument(metavar="QUEUE", help="Whose jobs.")
+    ] = "default",
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1_000, help="Rows at most.")
+    ] = 10,
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:

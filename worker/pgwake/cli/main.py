@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, tuple[str, str | None]] = {
     "limit": ("queues:limit", QUEUES),
     "workers": ("queues:workers", QUEUES),
     "kinds": ("queues:kinds", QUEUES),
+    "psql": ("psql:psql", QUEUES),
     "doctor": ("doctor:doctor", QUEUES),
 }
 

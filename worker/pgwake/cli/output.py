@@ -6,16 +6,15 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import asyncpg
 import typer
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
+from pgwake.cli.options import job_id, setting
+from pgwake.cli.tables import Row, json_cell, printable, progress_cell, table
 from pgwake.database.connection import LOST, Connection, connect
 from pgwake.errors import (
     EXIT_CONFIG,
@@ -31,12 +30,21 @@ from pgwake.settings import Settings
 _ARGUMENT = re.compile(r"invalid input for query argument \$\d+: (.*) \((.*)\)")
 
 T = TypeVar("T")
-Row = dict[str, Any]
 
-Url = Annotated[
-    str | None,
-    typer.Option("--database-url", help="The database; default $PGWAKE_DATABASE_URL."),
-]
+# Columns of jobs that a narrow terminal does without, the least needed first.
+SPARE_OF_JOBS = (
+    "priority",
+    "created_at",
+    "claimed_by",
+    "crash_count",
+    "run_at",
+    "started_at",
+    "metadata",
+    "concurrency_key",
+    "finished_at",
+)
+
+Url = Annotated[str | None, setting("database_url", "--database-url", metavar="URL")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 InProduction = Annotated[
@@ -46,14 +54,27 @@ InProduction = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
 ]
-MAX_ID = 2**63 - 1
-JobId = Annotated[int, typer.Argument(metavar="ID", min=1, max=MAX_ID)]
-Queue = Annotated[str | None, typer.Option("--queue", help="Only of this queue.")]
-ConcurrencyKey = Annotated[
-    str | None, typer.Option(help="Only with this concurrency key.")
+JobId = Annotated[
+    int, typer.Argument(metavar="ID", parser=job_id, help="The job's id.")
 ]
-UniqueKey = Annotated[str | None, typer.Option(help="Only with this unique key.")]
-Kind = Annotated[str | None, typer.Option("--kind", help="Only of this kind.")]
+Before = Annotated[
+    int | None,
+    typer.Option(
+        "--before", metavar="ID", parser=job_id, help="Only older jobs than this one."
+    ),
+]
+Queue = Annotated[
+    str | None, typer.Option("--queue", metavar="QUEUE", help="Only of this queue.")
+]
+ConcurrencyKey = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Only with this concurrency key.")
+]
+UniqueKey = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Only with this unique key.")
+]
+Kind = Annotated[
+    str | None, typer.Option("--kind", metavar="KIND", help="Only of this kind.")
+]
 
 
 def ask(
@@ -87,28 +108,40 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
 
 
-def show(rows: Iterable[Row], *, as_json: bool) -> None:
-    """Print rows as a table with their own columns, or as a list of objects."""
+def show(
+    rows: Iterable[Row],
+    *,
+    as_json: bool,
+    spare: Sequence[str] = (),
+    cut: str | None = None,
+) -> None:
+    """Print rows as a table with their own columns, or as a list of objects.
+
+    Args:
+        rows: The rows. All have the same names.
+        as_json: Whether it is a list of objects.
+        spare: As Wide has it.
+        cut: As Wide has it.
+    """
     rows = list(rows)
     if as_json:
         print_json([plain(row) for row in rows])
     elif rows:
-        console().print(table(rows))
+        console().print(table(rows, spare=spare, cut=cut))
 
 
 def show_jobs(rows: Iterable[Row], *, as_json: bool) -> None:
-    """Print jobs as show() does; in a table, progress is cut short."""
+    """Print jobs as show() does; in a table, what is JSON is a bar or cut short."""
     if not as_json:
-        rows = [{**row, "progress": short(row["progress"])} for row in rows]
-    show(rows, as_json=as_json)
-
-
-def short(value: Any) -> str | None:
-    """Return a JSON value as people read it, at most 40 characters; None for none."""
-    if value is None:
-        return None
-    text = value if isinstance(value, str) else dumps(value)
-    return text if len(text) <= 40 else text[:39] + "\N{HORIZONTAL ELLIPSIS}"
+        rows = [
+            {
+                **row,
+                "progress": progress_cell(row["progress"]),
+                "metadata": json_cell(row["metadata"]),
+            }
+            for row in rows
+        ]
+    show(rows, as_json=as_json, spare=SPARE_OF_JOBS, cut="progress")
 
 
 def print_json(value: Any) -> None:
@@ -158,79 +191,6 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Say something beside the answer, on standard error."""
     typer.echo("\n".join(map(printable, text.split("\n"))), err=True)
-
-
-class Wide:
-    """A table; on a terminal far too narrow for it, a line for each value."""
-
-    def __init__(self, whole: Table) -> None:
-        self._whole = whole
-
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> RenderResult:
-        """Choose, as Rich draws it."""
-        width = options.max_width
-        unbound = options.update(max_width=10_000)
-        if Measurement.get(console, unbound, self._whole).maximum <= 1.5 * width:
-            yield self._whole
-            return
-        columns = [(str(c.header), list(c.cells)) for c in self._whole.columns]
-        for place in range(self._whole.row_count):
-            for name, cells in columns:
-                yield Text(f"{name}: ", "bold", overflow="fold") + Text.from_markup(
-                    str(cells[place])
-                )
-            yield ""
-
-
-def table(rows: Sequence[Row]) -> Wide:
-    """Return a table with a column for each that has a value in some row."""
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    names = [n for n in rows[0] if any(row[n] is not None for row in rows)]
-    for name in names:
-        numbers = all(_is_number(row[name]) for row in rows)
-        shown.add_column(
-            name,
-            justify="right" if numbers else "left",
-            overflow="fold",
-        )
-    for row in rows:
-        shown.add_row(*(literal(cell(row[name])) for name in names))
-    return Wide(shown)
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool))
-
-
-def cell(value: Any) -> str:
-    """Return a value as people read it; times in UTC."""
-    match value:
-        case None:
-            return "-"
-        case bool():
-            return "yes" if value else "no"
-        case datetime():
-            return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
-        case timedelta():
-            return f"{value.total_seconds():,.1f} s"
-        case list():
-            return ", ".join(map(cell, value)) or "-"
-        case dict():
-            return dumps(value)
-        case _:
-            return str(value)
-
-
-def literal(text: str) -> str:
-    """Return a text without control characters, and so that Rich sees no markup."""
-    return printable(text).replace("[", "\\[")
-
-
-def printable(text: str) -> str:
-    """Return a text without control characters."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def plain(row: Row) -> Row:

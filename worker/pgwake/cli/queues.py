@@ -1,35 +1,32 @@
 """The commands about queues and who works on them: stats, pause, drain, workers, ..."""
 
 import asyncio
-from datetime import datetime, timedelta
+import sys
+from contextlib import suppress
+from datetime import datetime
 from time import monotonic
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.text import Text
 
 from pgwake.cli.output import (
     Json,
-    Row,
     Url,
-    Wide,
     ask,
-    cell,
     console,
     duration,
     instant,
-    literal,
     note,
     print_json,
     read,
     say,
-    short,
     show,
     show_jobs,
-    table,
     wrong_usage,
 )
+from pgwake.cli.tables import Row, Wide, cell, printable, progress_cell, table
 from pgwake.database.connection import Connection
 from pgwake.database.statements.operate import (
     get_limits,
@@ -55,16 +52,25 @@ PROGRESS_LINES = 10  # of running jobs under the statistics
 
 KEEP = object()  # a limit that is not to be changed
 
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]
+QueueName = Annotated[
+    str, typer.Argument(metavar="QUEUE", show_default=False, help="Its name.")
+]
 
 
 def stats(
-    queue_name: Annotated[str | None, typer.Argument(metavar="[QUEUE]")] = None,
-    watch: Annotated[bool, typer.Option(help="Refresh each second.")] = False,
+    queue_name: Annotated[
+        str | None, typer.Argument(metavar="QUEUE", help="Only this one.")
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Refresh each second.")
+    ] = False,
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
     """Show what stands in the queues, and what has gone through them."""
+    nothing = "no queues yet: no job has been enqueued"
+    if queue_name is not None:
+        nothing = f"queue {queue_name} is not there: it has never had a job"
 
     async def look(connection: Connection) -> list[Row]:
         return await get_queue_stats(connection, queue_name)
@@ -74,23 +80,31 @@ def stats(
         kinds = await unhandled_kinds(connection)
         warning = [_unhandled(kinds)] if kinds else []
         jobs = await jobs_in_progress(connection, queue_name, PROGRESS_LINES)
-        return Group(_stats_table(rows), *warning, *_progress_table(jobs))
+        shown = _stats_table(rows) if rows else Text(printable(nothing))
+        return Group(shown, *warning, *_progress_table(jobs))
 
     async def keep_looking(connection: Connection) -> None:
         from rich.live import Live  # noqa: PLC0415, dear, and only this needs it
 
-        with Live(console=console(), auto_refresh=False) as live:
+        output = console()
+        if as_json or not output.is_terminal:
+            while True:
+                if as_json:
+                    show(await look(connection), as_json=True)
+                else:
+                    output.print(await look_at_all(connection), "")
+                sys.stdout.flush()
+                await asyncio.sleep(1)
+        with Live(console=output, auto_refresh=False) as live:
             while True:
                 live.update(await look_at_all(connection), refresh=True)
                 await asyncio.sleep(1)
 
-    if as_json:
-        show(read(database_url, look), as_json=True)
-    elif watch:
-        try:
+    if watch:
+        with suppress(KeyboardInterrupt):
             read(database_url, keep_looking)
-        except KeyboardInterrupt:
-            return
+    elif as_json:
+        show(read(database_url, look), as_json=True)
     else:
         console().print(read(database_url, look_at_all))
 
@@ -261,7 +275,8 @@ def limit(
         ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Of this concurrency key alone: --key-limit.")
+        str | None,
+        typer.Option(metavar="KEY", help="Of this concurrency key alone: --key-limit."),
     ] = None,
     as_json: Json = False,
     database_url: Url = None,
@@ -311,13 +326,29 @@ def _number(option: str, text: str | None, kind: type[int | float] = int) -> Any
 def workers(as_json: Json = False, database_url: Url = None) -> None:
     """Show the workers that report themselves, and what they run."""
     rows = read(database_url, list_workers)
-    if not as_json:
-        for row in rows:
-            row["state"] = "live" if row.pop("is_live") else "silent"
-            row["kinds"] = _some(row["kinds"])
-    show(rows, as_json=as_json)
-    if not rows and not as_json:
+    if as_json:
+        show(rows, as_json=True)
+        return
+    live = [row for row in rows if row["is_live"]]
+    for row in rows:
+        row["state"] = "live" if row.pop("is_live") else "silent"
+        row["kinds"] = _some(row["kinds"])
+        row["running"] = row.pop("running_count")
+    # A worker's name begins with its host and process.
+    spare = ("host", "pid", "version", "started_at", "seen_at", "kinds")
+    show(rows, as_json=False, spare=spare, cut="queues")
+    if rows:
+        hosts = len({row["host"] for row in live})
+        note(
+            f"{_count(len(live), 'live process', 'es')} on {_count(hosts, 'host')}: "
+            f"{_count(sum(row['running'] for row in live), 'job')} running"
+        )
+    else:
         note("no worker has reported itself")
+
+
+def _count(number: int, what: str, plural: str = "s") -> str:
+    return f"{number:,} {what}{'' if number == 1 else plural}"
 
 
 def kinds(as_json: Json = False, database_url: Url = None) -> None:
@@ -349,41 +380,45 @@ def _some(names: list[str]) -> list[str]:
     return names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]
 
 
-def _unhandled(kinds: list[str]) -> str:
-    return (
+def _unhandled(kinds: list[str]) -> Text:
+    return Text(
         f"No live worker handles, though jobs came back within the hour: "
-        f"{', '.join(map(literal, kinds[:20]))}"
+        f"{', '.join(map(printable, kinds[:20]))}"
         f"{' ...' if len(kinds) > 20 else ''}"
     )
 
 
-def _stats_table(rows: list[dict[str, Any]]) -> Wide:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("queue", overflow="fold")
-    for name in ("pending", "scheduled", "waiting", "running", "failed", "completed"):
-        table.add_column(name, justify="right", overflow="fold")
-    for name in ("oldest", "queued ms", "run ms"):
-        table.add_column(name, justify="right", overflow="fold")
-    for row in rows:
-        age: timedelta | None = row["oldest_pending_age"]
-        table.add_row(
-            literal(row["queue"]),
-            *(
-                f"{row[f'{name}_count']:,}"
-                for name in ("pending", "scheduled", "waiting", "running", "failed")
-            ),
-            f"{row['completed_total']:,}",
-            cell(age),
-            _milliseconds(row["avg_queue_time_ms"]),
-            _milliseconds(row["avg_execution_time_ms"]),
-        )
-    return Wide(table)
+def _stats_table(rows: list[Row]) -> Wide:
+    counts = ("pending", "scheduled", "waiting", "running", "failed")
+    shown = [
+        {
+            "queue": row["queue"],
+            **{name: row[f"{name}_count"] for name in counts},
+            "completed": row["completed_total"],
+            "oldest": row["oldest_pending_age"],
+            "queued ms": _milliseconds(row["avg_queue_time_ms"]),
+            "run ms": _milliseconds(row["avg_execution_time_ms"]),
+        }
+        for row in rows
+    ]
+    if len(shown) > 1:
+        ages = [row["oldest"] for row in shown if row["oldest"] is not None]
+        sums = {n: sum(row[n] for row in shown) for n in (*counts, "completed")}
+        oldest = max(ages, default=None)
+        shown.append({**dict.fromkeys(shown[0]), "queue": "total", **sums})
+        shown[-1]["oldest"] = oldest
+    idle = [n for n in ("waiting", "scheduled") if not shown[-1][n]]
+    for row in shown:
+        row.update({n: f"{row[n]:,}" for n in (*counts, "completed")})
+    spare = (*idle, "run ms", "queued ms", "oldest", "waiting", "scheduled")
+    return Wide(shown, right=[*shown[0]][1:], spare=spare)
 
 
 def _progress_table(jobs: list[Row]) -> list[RenderableType]:
     """Return a table of jobs that say how far they are, below an empty line."""
-    rows = [{**job, "progress": short(job["progress"])} for job in jobs]
-    return ["", table(rows)] if rows else []
+    rows = [{**job, "progress": progress_cell(job["progress"])} for job in jobs]
+    spare = ("claimed_by", "started_at")
+    return ["", table(rows, spare=spare, cut="progress")] if rows else []
 
 
 def _milliseconds(value: float | None) -> str:

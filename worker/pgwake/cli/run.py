@@ -4,57 +4,65 @@ import asyncio
 import sys
 from typing import Annotated
 
-import typer
-
 from pgwake import names
+from pgwake.cli.options import LogFormat, LogLevel, setting
 from pgwake.cli.output import Url
 from pgwake.errors import ConfigurationError
 from pgwake.observe import logs
 from pgwake.settings import Settings
 from pgwake.supervise.supervisor import Supervisor
 
-Seconds = Annotated[float | None, typer.Option(metavar="SECONDS")]
-
 
 def run(
     imports: Annotated[
         list[str] | None,
-        typer.Option("--import", help="Module with handlers; may be repeated."),
+        setting(
+            "imports",
+            "--import",
+            metavar="MODULE",
+            said="Module with handlers; may be repeated.",
+        ),
     ] = None,
     queues: Annotated[
         list[str] | None,
-        typer.Option(
-            "--queue", help="Queue to work on, with its slots (emails:20); repeatable."
+        setting(
+            "queues",
+            "--queue",
+            metavar="QUEUE:SLOTS",
+            said="Queue to work on, with its slots (emails:20); may be repeated. By "
+            "default those of the handlers, 10 slots each.",
         ),
     ] = None,
     http_handlers: Annotated[
         list[str] | None,
-        typer.Option(
+        setting(
+            "http_handlers",
             "--http",
             metavar="KIND=URL",
-            help="Kind whose jobs are posted to a URL; may be repeated.",
+            said="Kind whose jobs are posted to a URL; may be repeated.",
         ),
     ] = None,
     exec_handlers: Annotated[
         list[str] | None,
-        typer.Option(
+        setting(
+            "exec_handlers",
             "--exec",
             metavar="KIND=COMMAND",
-            help="Kind whose jobs a command does; may be repeated.",
+            said="Kind whose jobs a command does; may be repeated.",
         ),
     ] = None,
     webhooks: Annotated[
-        bool | None, typer.Option("--webhooks", help="Deliver webhooks.")
+        bool | None, setting("webhooks", "--webhooks", said="Deliver webhooks.")
     ] = None,
-    processes: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
-    poll_interval: Seconds = None,
-    lease: Seconds = None,
-    grace: Seconds = None,
-    http_port: Annotated[int | None, typer.Option(help="0: no HTTP.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="auto, human or json.")] = None,
-    log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error.")
+    processes: Annotated[int | None, setting("processes", metavar="N")] = None,
+    poll_interval: Annotated[
+        float | None, setting("poll_interval", metavar="SECONDS")
     ] = None,
+    lease: Annotated[float | None, setting("lease", metavar="SECONDS")] = None,
+    grace: Annotated[float | None, setting("grace", metavar="SECONDS")] = None,
+    http_port: Annotated[int | None, setting("http_port", metavar="PORT")] = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
     database_url: Url = None,
 ) -> None:
     """Run jobs, until SIGTERM or Ctrl-C: then running jobs may end within the grace."""

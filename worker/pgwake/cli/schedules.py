@@ -8,7 +8,6 @@ import typer
 
 from pgwake.cli.output import (
     Json,
-    Row,
     Url,
     ask,
     duration,
@@ -21,6 +20,7 @@ from pgwake.cli.output import (
     show,
     wrong_usage,
 )
+from pgwake.cli.tables import Row
 from pgwake.database.connection import Connection
 from pgwake.database.statements import schedules
 from pgwake.errors import InvalidValueError
@@ -28,9 +28,14 @@ from pgwake.ticks import next_ticks
 
 app = typer.Typer(no_args_is_help=True, help="Recurring jobs.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", show_default=False, help="The schedule's.")
+]
 Cron = Annotated[
-    str | None, typer.Option(help="Five fields, such as '30 2 * * 1-5', or @daily.")
+    str | None,
+    typer.Option(
+        metavar="CRON", help="Five fields, such as '30 2 * * 1-5', or @daily."
+    ),
 ]
 
 
@@ -75,33 +80,57 @@ def list_schedules(as_json: Json = False, database_url: Url = None) -> None:
 @app.command()
 def add(
     name: Name,
-    kind: str,
-    payload: Annotated[str, typer.Argument(help="A JSON object.")] = "{}",
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="Which handler runs its jobs.")
+    ],
+    payload: Annotated[
+        str, typer.Argument(metavar="PAYLOAD", help="A JSON object.")
+    ] = "{}",
     cron: Cron = None,
     every: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", help="Instead of --cron: after each so many."),
     ] = None,
     timezone: Annotated[
-        str, typer.Option(help="Of --cron, such as Europe/Berlin.")
+        str, typer.Option(metavar="ZONE", help="Of --cron, such as Europe/Berlin.")
     ] = "UTC",
-    queue_name: Annotated[str, typer.Option("--queue")] = "default",
+    queue_name: Annotated[
+        str, typer.Option("--queue", metavar="QUEUE", help="Of its jobs.")
+    ] = "default",
     priority: Annotated[
-        int, typer.Option(min=-100, max=100, help="-100 to 100; higher first.")
+        int,
+        typer.Option(metavar="N", min=-100, max=100, help="-100 to 100; higher first."),
     ] = 0,
-    max_attempts: Annotated[int | None, typer.Option(min=1, max=10_000)] = None,
-    metadata: Annotated[str | None, typer.Option(help="A JSON object.")] = None,
-    concurrency_key: Annotated[
-        str | None, typer.Option(help="Jobs with one key wait for each other.")
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=10_000,
+            help="Until the dead letters; by default as the policy says.",
+        ),
     ] = None,
-    overlap: Annotated[
-        bool, typer.Option(help="No: leave a tick out while the last job is live.")
-    ] = True,
+    metadata: Annotated[
+        str | None, typer.Option(metavar="JSON", help="For people and tools.")
+    ] = None,
+    concurrency_key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Jobs with one key wait for each other."),
+    ] = None,
+    no_overlap: Annotated[
+        bool,
+        typer.Option(
+            "--no-overlap", help="Leave a tick out while the last job is live."
+        ),
+    ] = False,
     misfire: Annotated[
         Misfire, typer.Option(help="Of missed ticks, fire none, the last, or all.")
     ] = Misfire.ONCE,
     misfire_limit: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Of all: the newest so many.")
+        int,
+        typer.Option(
+            metavar="N", min=1, max=10_000, help="Of all: the newest so many."
+        ),
     ] = 100,
     starts_at: Annotated[
         str | None, typer.Option(metavar="TIME", help="ISO 8601 with an offset.")
@@ -125,7 +154,7 @@ def add(
             max_attempts=max_attempts,
             metadata=metadata and json_object("--metadata", metadata),
             concurrency_key=concurrency_key,
-            may_overlap=overlap,
+            may_overlap=not no_overlap,
             misfire=misfire,
             misfire_limit=misfire_limit,
             starts_at=instant("--starts-at", starts_at),
@@ -177,15 +206,20 @@ def resume(name: Name, as_json: Json = False, database_url: Url = None) -> None:
 @app.command("next")
 def show_next(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="NAME", show_default=False, help="A schedule that is there."
+        ),
     ] = None,
     cron: Cron = None,
-    timezone: Annotated[str, typer.Option(help="Of --cron.")] = "UTC",
+    timezone: Annotated[str, typer.Option(metavar="ZONE", help="Of --cron.")] = "UTC",
     after: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="With --cron: ISO 8601 with an offset."),
     ] = None,
-    count: Annotated[int, typer.Option("-n", min=1, max=10_000)] = 5,
+    count: Annotated[
+        int, typer.Option("-n", metavar="N", min=1, max=10_000, help="Ticks.")
+    ] = 5,
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:

@@ -4,9 +4,8 @@ import asyncio
 import signal
 from typing import Annotated
 
-import typer
-
 from pgwake import names
+from pgwake.cli.options import LogFormat, LogLevel, setting
 from pgwake.cli.output import Url
 from pgwake.http.serve import Web
 from pgwake.observe import logs
@@ -15,17 +14,20 @@ from pgwake.supervise.main import run_loop
 
 
 def serve(
-    host: Annotated[
-        str | None, typer.Option(help="Where to listen: PGWAKE_HTTP_HOST.")
-    ] = None,
+    host: Annotated[str | None, setting("http_host", "--host", metavar="HOST")] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="By default PGWAKE_HTTP_PORT, else 9808."),
+        setting(
+            "http_port",
+            "--port",
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            said="The port where it listens.",
+        ),
     ] = None,
-    log_format: Annotated[str | None, typer.Option(help="auto, human or json.")] = None,
-    log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error.")
-    ] = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
     database_url: Url = None,
 ) -> None:
     """Serve metrics, health, the API and the status page, and run no jobs.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pgwake.cli.output import Json, Url, note, print_json, say
+from pgwake.cli.output import JobId, Json, Url, note, print_json, say
 from pgwake.errors import EXIT_BUSY, WaitTimeoutError
 from pgwake.produce.queue import AsyncQueue
 from pgwake.produce.waiting import Ended
@@ -14,7 +14,7 @@ from pgwake.settings import Settings
 
 
 def wait(
-    job_id: Annotated[int, typer.Argument(metavar="ID", show_default=False)],
+    job_id: JobId,
     timeout: Annotated[
         float | None,
         typer.Option(

@@ -19,6 +19,7 @@ from pgwake.jobs.job import Job, Service
 from pgwake.jobs.outcomes import Discard, Retry, Snooze, outcome_of
 from pgwake.jobs.problem import ReportedError
 from pgwake.jobs.registry import Handler, Registry
+from pgwake.observe import joblog
 from pgwake.tracing import tracing
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class Runner:
         job.task = slot
         job.service = self._service
         self.running.add(job)
+        joblog.started(job)
         end: BaseException | str | None
         try:
             if handler.location is None:
@@ -231,6 +233,7 @@ class Runner:
             self._began(job, handler)
             job.task = Member(job, going, slot)
             job.service = self._service
+            joblog.started(job)
         self.running.update(jobs)
         ends: Sequence[BaseException | str | None]
         try:

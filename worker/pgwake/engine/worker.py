@@ -197,7 +197,8 @@ class Worker:
             for job in ready_jobs.take_back():
                 finisher.release(job, "unstarted")
             ready_jobs.close()
-        log.info("worker stopping", running=len(runner.running))
+        grace = 0.0 if self._at_once.is_set() else self.settings.grace
+        log.info("worker stopping", running=len(runner.running), grace_s=grace)
         await self._until_idle(runner, self.settings.grace, self._at_once)
         for job in list(runner.running):
             job.stop("shutdown")

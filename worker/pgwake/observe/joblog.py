@@ -12,6 +12,29 @@ from pgwake.jobs.job import Job
 log = structlog.get_logger()
 
 
+def started(job: Job) -> None:
+    """Log that an attempt begins."""
+    _debug(
+        "job started", job=job.id, kind=job.kind, queue=job.queue, attempt=job.attempt
+    )
+
+
+def enqueued(job_id: int, kind: str, queue: str) -> None:
+    """Log that a client has pushed a job."""
+    _debug("job enqueued", job=job_id, kind=kind, queue=queue)
+
+
+def enqueued_many(count: int, queue: str) -> None:
+    """Log that a client has pushed jobs."""
+    _debug("jobs enqueued", count=count, queue=queue)
+
+
+def _debug(event: str, **fields: object) -> None:
+    """Log at debug level; unconfigured, structlog would print it at any level."""
+    if structlog.is_configured():
+        log.debug(event, **fields)
+
+
 class JobLog:
     """Writes a line a job: failures always, completions up to a number a second.
 

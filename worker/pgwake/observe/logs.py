@@ -3,6 +3,8 @@
 import json
 import logging
 import sys
+from collections.abc import Mapping
+from textwrap import indent
 from typing import Any
 
 import structlog
@@ -11,15 +13,26 @@ from pgwake.settings import Settings
 from pgwake.tracing import tracing
 
 _LEVELS = logging.getLevelNamesMapping()
+_PRODUCERS = "pgwake.produce"
+_FIRST = ("timestamp", "level", "event")  # of a line of JSON
 _CONTROL = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)]}
 _CONTROL[ord("\n")] = "\n"
 
 
 def configure(settings: Settings, **fields: Any) -> None:
-    """Set up the log of this process; the fields go into every line."""
+    """Set up the log of this process.
+
+    Args:
+        settings: The format and the level.
+        fields: What goes into every line. People do not see the worker's name where
+            there is one worker process.
+    """
     human = settings.log_format == "human" or (
         settings.log_format == "auto" and sys.stderr.isatty()
     )
+    if human and settings.processes == 1:
+        fields.pop("worker", None)
+    level = _LEVELS[settings.log_level.upper()]
 
     def add_fields(_: Any, __: str, event: Any) -> Any:
         # The line of a job is not written in its span, and has its own.
@@ -30,26 +43,33 @@ def configure(settings: Settings, **fields: Any) -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(
-                fmt="%H:%M:%S.%f" if human else "iso", utc=not human
+                fmt="%Y-%m-%d %H:%M:%S%z" if human else "iso", utc=not human
             ),
             structlog.processors.format_exc_info,
             add_fields,
-            *([_defuse, _human()] if human else [_json()]),
+            *([_for_people, _defuse, _human()] if human else [_json()]),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            _LEVELS[settings.log_level.upper()]
-        ),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         # One write a line, since processes share the stream.
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.lastResort = _Unheard(logging.WARNING)
+    logging.lastResort = _Unheard(level)
+    logging.getLogger(_PRODUCERS).setLevel(level)
 
 
 class _Unheard(logging.Handler):
-    """What libraries say, unless the application has set logging up: lines as ours."""
+    """What libraries say, unless the application has set logging up: lines as ours.
+
+    Libraries warn; what our own producers say below that is an event with fields.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING:
+            if record.name.startswith(_PRODUCERS) and isinstance(record.args, Mapping):
+                event = str(record.msg).partition(":")[0]
+                structlog.get_logger().log(record.levelno, event, **record.args)
+            return
         structlog.get_logger().log(
             record.levelno,
             record.getMessage(),
@@ -59,15 +79,34 @@ class _Unheard(logging.Handler):
 
 
 def _json() -> Any:
-    return structlog.processors.JSONRenderer(
-        serializer=lambda event, **_: json.dumps(event, default=str)
-    )
+    def serialise(event: dict[str, Any], **_: Any) -> str:
+        first = {name: event[name] for name in _FIRST if name in event}
+        return json.dumps(first | event, default=str)
+
+    return structlog.processors.JSONRenderer(serializer=serialise)
 
 
 def _human() -> Any:
     return structlog.dev.ConsoleRenderer(
         colors=sys.stderr.isatty(), pad_event_to=28, sort_keys=False
     )
+
+
+def _for_people(_: Any, __: str, event: Any) -> Any:
+    """Show a traceback as lines below, and say how long a stop takes."""
+    traceback = event.pop("traceback", None) or event.get("exception")
+    if traceback is not None:
+        # Indented, so that no line of it looks like one of the log.
+        event["exception"] = indent(str(traceback), "    ", lambda _: True).rstrip()
+    # So a library's message of several lines can't look like several of the log.
+    event["event"] = str(event["event"]).replace("\n", "\n    ")
+    if event["event"] == "worker stopping" and event["running"] and event["grace_s"]:
+        jobs, seconds = event.pop("running"), event.pop("grace_s")
+        event["event"] = (
+            f"waiting up to {seconds:g} s for {jobs} job{'s' if jobs > 1 else ''}; "
+            "Ctrl-C again to stop now"
+        )
+    return event
 
 
 def _defuse(_: Any, __: str, event: Any) -> Any:

@@ -1,6 +1,7 @@
 """Queues, as producers hold them: on whatever connection they have."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from pgwake.produce.end_listener import EndListener
 
 T = TypeVar("T")
+
+# The standard library's, since a producer should not have to load structlog.
+log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16  # characters of COPY that are sent at once
 _MAX_ID = 2**63 - 1
@@ -89,6 +93,7 @@ class AsyncQueue:
         with tracing.enqueueing(job.kind, job.queue) as call:
             job_id = await self._ask(producer.enqueue(job.as_json(call.carrier)))
             call.added(job_id)
+        _log_added(job_id, job)
         return job_id
 
     async def enqueue_many(self, jobs: Iterable[NewJob]) -> list[int]:
@@ -102,7 +107,9 @@ class AsyncQueue:
         many = [_checked(job) for job in jobs]
         with tracing.enqueueing(*_common(many)) as call:
             call.counted(len(many))
-            return await self._ask(producer.enqueue_many(_array(many, call.carrier)))
+            ids = await self._ask(producer.enqueue_many(_array(many, call.carrier)))
+        _log_added_many(len(ids))
+        return ids
 
     async def copy(self, jobs: Iterable[NewJob]) -> int:
         """Add very many jobs by COPY, all or none; how many.
@@ -120,6 +127,7 @@ class AsyncQueue:
             with refusals():
                 await self._adapter.copy(lines)
             call.counted(lines.count)
+        _log_added_many(lines.count)
         return lines.count
 
     async def get_job(self, job_id: int) -> dict[str, Any]:
@@ -244,6 +252,7 @@ class SyncQueue:
         with tracing.enqueueing(job.kind, job.queue) as call:
             job_id = self._ask(producer.enqueue(job.as_json(call.carrier)))
             call.added(job_id)
+        _log_added(job_id, job)
         return job_id
 
     def enqueue_many(self, jobs: Iterable[NewJob]) -> list[int]:
@@ -251,7 +260,9 @@ class SyncQueue:
         many = [_checked(job) for job in jobs]
         with tracing.enqueueing(*_common(many)) as call:
             call.counted(len(many))
-            return self._ask(producer.enqueue_many(_array(many, call.carrier)))
+            ids = self._ask(producer.enqueue_many(_array(many, call.carrier)))
+        _log_added_many(len(ids))
+        return ids
 
     def copy(self, jobs: Iterable[NewJob]) -> int:
         """Add very many jobs by COPY; see AsyncQueue.copy."""
@@ -260,6 +271,7 @@ class SyncQueue:
             with refusals():
                 self._adapter.copy(lines)
             call.counted(lines.count)
+        _log_added_many(lines.count)
         return lines.count
 
     def get_job(self, job_id: int) -> dict[str, Any]:
@@ -314,6 +326,15 @@ def Queue(  # noqa: N802, what it returns is one
         return SyncQueue(adapter)
     url = target if isinstance(target, str) else None
     return AsyncQueue(adapter, listen_url=listen_url or url)
+
+
+def _log_added(job_id: int, job: NewJob) -> None:
+    fields = {"job": job_id, "kind": job.kind, "queue": job.queue}
+    log.debug("job enqueued: %(job)s, kind %(kind)r, queue %(queue)r", fields)
+
+
+def _log_added_many(count: int) -> None:
+    log.debug("jobs enqueued: %(count)s", {"count": count})
 
 
 class _Lines:

@@ -13,7 +13,8 @@ from pgwake.cli.bench.history import Record, read, rows, write
 from pgwake.cli.bench.measure import OTHERS, QUEUE, measure_round
 from pgwake.cli.bench.scratch import scratch_queue
 from pgwake.cli.bench.worker import LATENCY, NOOP
-from pgwake.cli.output import InProduction, Url, bar, cell, note, say, show, wrong_usage
+from pgwake.cli.output import InProduction, Url, bar, note, say, show, wrong_usage
+from pgwake.cli.tables import cell
 from pgwake.cli.worker_child import started, until_signal
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
@@ -29,10 +30,16 @@ WAL_BYTES_A_JOB = 2_000  # put in, run and removed: 1,500 without full pages
 
 def bench(
     jobs: Annotated[
-        int, typer.Option(min=100, max=10_000_000, help="Jobs drained in each round.")
+        int,
+        typer.Option(
+            metavar="N", min=100, max=10_000_000, help="Jobs drained in each round."
+        ),
     ] = 10_000,
     repeats: Annotated[
-        int, typer.Option(min=1, max=100, help="Rounds; each measures everything.")
+        int,
+        typer.Option(
+            metavar="N", min=1, max=100, help="Rounds; each measures everything."
+        ),
     ] = 5,
     quick: Annotated[
         bool, typer.Option("--quick", help="500 jobs and two rounds at most.")
@@ -40,6 +47,7 @@ def bench(
     against: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             dir_okay=False,
             help="What to compare with, written by --json; by default the last run "
             "with as many jobs on the same database.",
@@ -47,7 +55,9 @@ def bench(
     ] = None,
     json_path: Annotated[
         Path | None,
-        typer.Option("--json", dir_okay=False, help="Write all figures there."),
+        typer.Option(
+            "--json", metavar="FILE", dir_okay=False, help="Write all figures there."
+        ),
     ] = None,
     in_production: InProduction = False,
     database_url: Url = None,

@@ -23,7 +23,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pgwake.cli.demo.jobs import stdlib_digests
-from pgwake.cli.output import Url, printable
+from pgwake.cli.output import Url
+from pgwake.cli.tables import printable
 from pgwake.cli.worker_child import WorkerChild, started, until_signal
 from pgwake.database.connection import FAULTS, Connection, connect
 from pgwake.database.embedded import EmbeddedServer
@@ -53,12 +54,13 @@ INSERT_HELLO = (
     "insert into pgwake.jobs (queue, kind, payload)"
     r""" values ('demo', 'hello', '{\"name\": \"you\"}')"""
 )
+IN_A_PROJECT = "In your project: pip install pgwake; then pgwake init on its database."
 RETENTION = "The jobs stay in the database, by default for 7 days, dead letters for 90."
 
 
 def command(
     keep: Annotated[
-        bool, typer.Option(help="Leave the database and the worker running.")
+        bool, typer.Option("--keep", help="Leave the database and the worker running.")
     ] = False,
     database_url: Url = None,
 ) -> None:
@@ -163,6 +165,7 @@ async def _run(settings: Settings, show: Display, *, keep: bool) -> int:
             how = "To look around in psql, run pgwake demo --keep; then:"
             show.title(how if server else f"Look around with {psql}:")
             show.code(LOOK_AROUND)
+        show.title(IN_A_PROJECT)
     return 0 if all_hold else 1
 
 

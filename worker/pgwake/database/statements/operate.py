@@ -11,7 +11,7 @@ _ENQUEUE = """
 select pgwake.enqueue($1, $2, queue => $3, priority => $4, run_at => $5, delay => $6,
                       max_attempts => $7, unique_key => $8, on_conflict => $9,
                       concurrency_key => $10, depends_on => $11,
-                      on_parent_failure => $12, webhook => $13)
+                      on_parent_failure => $12, webhook => $13, metadata => $14)
 """
 _PEEK_JOBS = "select * from pgwake.peek_jobs($1, $2)"
 _EXPLAIN_JOB = "select pgwake.explain_job($1)"
@@ -71,8 +71,9 @@ async def enqueue(
     depends_on: Sequence[int] = (),
     on_parent_failure: str | None = None,
     webhook: str | None = None,
+    metadata: str | None = None,
 ) -> int:
-    """Add a job, its payload as JSON text; its id, or that of the live one."""
+    """Add a job; payload and metadata: JSON texts; its id, or the live one's."""
     job_id: int = await connection.fetchval(
         _ENQUEUE,
         kind,
@@ -88,6 +89,7 @@ async def enqueue(
         depends_on,
         on_parent_failure,
         webhook,
+        metadata,
     )
     return job_id
 

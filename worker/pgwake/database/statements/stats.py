@@ -16,8 +16,8 @@ where k.live_worker_count = 0 and k.bounced_at > pgwake.now() - interval '1 hour
 """
 _LIST_JOBS = """
 select j.id, j.queue, j.kind, j.status, j.priority, j.run_at, j.attempt, j.crash_count,
-  j.concurrency_key, j.progress::text, j.claimed_by, j.created_at, j.started_at,
-  j.finished_at
+  j.concurrency_key, j.progress::text, j.metadata::text, j.claimed_by, j.created_at,
+  j.started_at, j.finished_at
 from pgwake.jobs as j
 where ($1::text is null or j.queue = $1) and ($2::text is null or j.kind = $2)
   and ($3::text is null or j.status = $3) and ($4::bigint is null or j.id < $4)
@@ -125,7 +125,14 @@ async def list_jobs(
         worker,
         payload,
     )
-    return [{**row, "progress": parsed(row["progress"])} for row in rows]
+    return [
+        {
+            **row,
+            "progress": parsed(row["progress"]),
+            "metadata": parsed(row["metadata"]),
+        }
+        for row in rows
+    ]
 
 
 async def jobs_in_progress(

@@ -16,6 +16,7 @@ from pgwake.http.context import ApiContext
 from pgwake.http.fields import Answer, JobId
 from pgwake.http.operation import Asked, Operation
 from pgwake.http.refusals import problem_of
+from pgwake.observe import joblog
 
 # SQLSTATEs by which one of the jobs is refused: ours, a check, a trigger of the users'.
 _OF_ONE_JOB = ("PW", "23514", "P0001")
@@ -92,12 +93,18 @@ def _prepared(asked: Asked[Named, NewJob | NewJobs]) -> _Batch:
 async def _push(context: ApiContext, asked: Asked[Named, NewJob | NewJobs]) -> str:
     batch = await asyncio.to_thread(_prepared, asked)
     try:
-        return await context.pool.write(batch.add)
+        answer = await context.pool.write(batch.add)
     except asyncpg.PostgresError as error:
         problem = problem_of(error)
         if batch.is_batch and (error.sqlstate or "").startswith(_OF_ONE_JOB):
             problem.fields["index"] = await _found(context, batch)
         raise problem from error
+    if isinstance(asked.body, NewJobs):
+        joblog.enqueued_many(batch.count, asked.parameters.name)
+    else:
+        (job_id,) = json.loads(answer)["ids"]
+        joblog.enqueued(job_id, asked.body.kind, asked.parameters.name)
+    return answer
 
 
 async def _found(context: ApiContext, batch: _Batch) -> int | None:

@@ -1,0 +1,157 @@
+"""Tables for people: as wide as the terminal, and on one far too narrow, lines."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from pgwake.jsontext import dumps
+
+Row = dict[str, Any]
+
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+GOOD_CUT, LEAST_CUT = 32, 20  # characters that are left of a column that is cut
+GAP = 2  # characters between columns
+BAR = 10  # characters of a bar
+
+
+class Wide:
+    """A table.
+
+    On a terminal that is too narrow for it, some columns are left out and one is cut.
+    On one that is far too narrow for what is left, each value has a line.
+
+    Args:
+        rows: What is shown. All have the names of the first.
+        right: The columns that are aligned to the right.
+        spare: The columns that can be left out, the least needed first.
+        cut: The column whose cells may end in an ellipsis.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        *,
+        right: Collection[str] = (),
+        spare: Sequence[str] = (),
+        cut: str | None = None,
+    ) -> None:
+        names = list(rows[0])
+        self._cells = {n: [printable(cell(row[n])) for row in rows] for n in names}
+        self._widths = {n: max(map(cell_len, [n, *self._cells[n]])) for n in names}
+        self._right = right
+        self._spare = spare
+        self._cut = cut
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
+        """Choose, as Rich draws it."""
+        width = options.max_width
+        names = list(self._cells)
+        if self._width(names) <= width:
+            yield self._table(names)
+            return
+        # Others go before it is cut to less than is easily read.
+        steps = [(name, GOOD_CUT) for name in (None, *self._spare)]
+        for spare, least in [*steps, (None, LEAST_CUT)]:
+            names = [name for name in names if name != spare]
+            room = width - self._width(names, least)
+            if room >= 0:
+                yield self._table(names, least + room)
+                return
+        if self._width(names) <= 1.5 * width:
+            yield self._table(names)
+            return
+        for row in zip(*self._cells.values(), strict=True):
+            for name, value in zip(self._cells, row, strict=True):
+                yield Text(f"{name}: ", "bold", overflow="fold") + Text(value)
+            yield ""
+
+    def _width(self, names: Sequence[str], least: int | None = None) -> int:
+        widths = [
+            self._widths[name]
+            if least is None or name != self._cut
+            # It may be shorter than what it may be cut to.
+            else min(self._widths[name], least)
+            for name in names
+        ]
+        return sum(widths) + GAP * (len(widths) - 1)
+
+    def _table(self, names: Sequence[str], room: int | None = None) -> Table:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in names:
+            is_cut = room is not None and name == self._cut
+            table.add_column(
+                name,
+                justify="right" if name in self._right else "left",
+                overflow="ellipsis" if is_cut else "fold",
+                no_wrap=is_cut,
+                max_width=room if is_cut else None,
+            )
+        for row in zip(*(self._cells[name] for name in names), strict=True):
+            table.add_row(*map(Text, row))
+        return table
+
+
+def table(
+    rows: Sequence[Row], *, spare: Sequence[str] = (), cut: str | None = None
+) -> Wide:
+    """Return a table with a column for each that has a value in some row."""
+    names = [n for n in rows[0] if any(row[n] is not None for row in rows)]
+    right = [name for name in names if all(_is_number(row[name]) for row in rows)]
+    shown = [{name: row[name] for name in names} for row in rows]
+    return Wide(shown, right=right, spare=spare, cut=cut)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def cell(value: Any) -> str:
+    """Return a value as people read it; times in UTC."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+        case timedelta():
+            return f"{value.total_seconds():,.1f} s"
+        case list():
+            return ", ".join(map(cell, value)) or "-"
+        case dict():
+            return dumps(value)
+        case _:
+            return str(value)
+
+
+def printable(text: str) -> str:
+    """Return a text without control characters."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def cut_short(text: str, length: int) -> str:
+    """Return a text of at most so many characters."""
+    return text if len(text) <= length else text[: length - 1] + ELLIPSIS
+
+
+def progress_cell(value: Any) -> str | None:
+    """Return progress as people read it: a bar for {done, of}; None for none."""
+    match value:
+        case {"done": int(done), "of": int(total)} if done >= 0 and total > 0:
+            full = BAR * min(done, total) // total
+            return f"{'█' * full:░<{BAR}} {done:,} of {total:,}"
+    return json_cell(value)
+
+
+def json_cell(value: Any) -> str | None:
+    """Return a JSON value as people read it, at most 40 characters; None for none."""
+    if value is None:
+        return None
+    return cut_short(value if isinstance(value, str) else dumps(value), 40)

@@ -29,6 +29,14 @@ from support.clones import cloned
 from support.tools import unpacked
 
 TEMPLATE = "pgwake_template"
+# Files that take half a minute and more begin first: else one of them would end alone.
+LONG = {
+    *("test_api_contract", "test_benchmarks", "test_clients", "test_command"),
+    *("test_crashes", "test_database_faults", "test_health", "test_jobs", "test_live"),
+    *("test_monitoring", "test_plans_at_scale", "test_plugin", "test_processes"),
+    *("test_producers", "test_readme", "test_shutdown", "test_stalls"),
+    *("test_time_limits", "test_transaction_faults"),
+}
 SETTINGS = {
     "fsync": "off",
     "max_connections": "200",
@@ -50,6 +58,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--upgrade-rounds", type=int, default=2)
     parser.addoption("--steps", type=int, default=500, help="of test_lifecycle.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONG)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -34,6 +34,7 @@ SERVING = {"run", "serve"}  # until they are told to stop
 LEFT_OUT = {
     "bench": "loads a database",
     "demo": "starts a server and runs for seconds",
+    "psql": "becomes another program",
 }
 LEFT_OUT_OPTIONS = {
     "--watch",  # until Ctrl-C

@@ -59,4 +59,8 @@ def test_whatever_two_sessions_do_no_job_is_lost_and_no_limit_exceeded(
     with machine(database) as lifecycle:
         examples = pytestconfig.getoption("steps") // 50
         run(lifecycle, examples, 50, derandomize=seed is None)
+        for _ in range(10):  # what is seen depends on who is first
+            if lifecycle.seen.keys() >= USUAL:
+                break
+            run(lifecycle, examples, 50, derandomize=False)
         assert lifecycle.seen.keys() >= USUAL, USUAL - lifecycle.seen.keys()

@@ -48,6 +48,11 @@ async def test_where_it_is_not_installed_it_is_said_how_to_install_it(
         ("postgresql://a:b%40c@h:1/d", ("postgresql://a@h:1/d", "b@c")),
         ("postgresql://a@h/d?sslmode=require", None),
         ("postgresql:///d?host=/run", None),
+        (
+            "postgresql:///d?host=/run&password=b%40c&options=-c%20a%3Db",
+            ("postgresql:///d?host=%2Frun&options=-c%20a%3Db", "b@c"),
+        ),
+        ("postgresql://a:b@h/d?password=c", ("postgresql://a@h/d", "b")),
         ("postgresql://a:@h1:1,[::1]:2/d", ("postgresql://a@h1:1,[::1]:2/d", "")),
     ],
 )

@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 from typing import Annotated
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import typer
 
@@ -44,10 +44,17 @@ def psql(
 
 
 def split_password(url: str) -> tuple[str, str | None]:
-    """Return a URL without its password, and that."""
-    netloc = split_url(url).netloc
-    login, at, hosts = netloc.rpartition("@")
+    """Return a URL without its password, and that.
+
+    The one before the host comes before the parameter, as for a worker.
+    """
+    parts = split_url(url)
+    login, at, hosts = parts.netloc.rpartition("@")
     user, colon, password = login.partition(":")
-    if not colon:
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    parameter = query.pop("password", None)
+    if not colon and parameter is None:
         return url, None
-    return url.replace(netloc, f"{user}{at}{hosts}", 1), unquote(password)
+    left = f"?{urlencode(query, quote_via=quote)}" if query else ""
+    safe = f"{parts.scheme}://{user}{at}{hosts}{parts.path}{left}"
+    return safe, unquote(password) if colon else parameter

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pgwake.cli import options
 from pgwake.cli.output import (
     Before,
     ConcurrencyKey,
@@ -67,10 +68,7 @@ def enqueue(
         str,
         typer.Option("--queue", metavar="QUEUE", help="The queue that it is in."),
     ] = "default",
-    priority: Annotated[
-        int,
-        typer.Option(metavar="N", min=-100, max=100, help="-100 to 100; higher first."),
-    ] = 0,
+    priority: options.Priority = 0,
     delay: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="From now.")
     ] = None,
@@ -80,15 +78,7 @@ def enqueue(
             metavar="TIME", help="ISO 8601 with an offset: 2027-01-31T08:00+01:00"
         ),
     ] = None,
-    max_attempts: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=10_000,
-            help="Until the dead letters; by default as the policy says.",
-        ),
-    ] = None,
+    max_attempts: options.MaxAttempts = None,
     unique_key: Annotated[
         str | None,
         typer.Option(metavar="KEY", help="Unique with the kind among live jobs."),
@@ -101,10 +91,7 @@ def enqueue(
             "raise.",
         ),
     ] = "return",
-    concurrency_key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="Jobs with one key wait for each other."),
-    ] = None,
+    concurrency_key: options.JobsConcurrencyKey = None,
     depends_on: Annotated[
         list[int] | None,
         typer.Option(metavar="ID", help="Wait for this job; may be repeated."),

@@ -1,4 +1,4 @@
-"""Options and arguments that commands share: those of settings, and ids of jobs."""
+"""Options and arguments that commands share: of settings and of jobs."""
 
 from typing import Annotated, Any
 
@@ -40,6 +40,23 @@ def job_id(text: str) -> int:
     raise typer.BadParameter(f"{text} is no job's id: use a number from 1 to {MAX_ID}")
 
 
+Priority = Annotated[
+    int,
+    typer.Option(metavar="N", min=-100, max=100, help="Higher first."),
+]
+MaxAttempts = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=10_000,
+        help="Until the dead letters; by default as the policy says.",
+    ),
+]
+JobsConcurrencyKey = Annotated[
+    str | None,
+    typer.Option(metavar="KEY", help="Jobs with one key wait for each other."),
+]
 LogFormat = Annotated[
     str | None,
     setting(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pgwake.cli import options
 from pgwake.cli.output import (
     Json,
     Url,
@@ -97,26 +98,12 @@ def add(
     queue_name: Annotated[
         str, typer.Option("--queue", metavar="QUEUE", help="Of its jobs.")
     ] = "default",
-    priority: Annotated[
-        int,
-        typer.Option(metavar="N", min=-100, max=100, help="-100 to 100; higher first."),
-    ] = 0,
-    max_attempts: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=10_000,
-            help="Until the dead letters; by default as the policy says.",
-        ),
-    ] = None,
+    priority: options.Priority = 0,
+    max_attempts: options.MaxAttempts = None,
     metadata: Annotated[
         str | None, typer.Option(metavar="JSON", help="For people and tools.")
     ] = None,
-    concurrency_key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="Jobs with one key wait for each other."),
-    ] = None,
+    concurrency_key: options.JobsConcurrencyKey = None,
     no_overlap: Annotated[
         bool,
         typer.Option(

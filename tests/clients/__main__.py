@@ -19,7 +19,7 @@ from clients.together import run
 
 
 def main(jobs: int = 20_000) -> None:
-    """Run it and print the account; exit code 1 if it does not close."""
+    """Run it and print the account; exit code 1 if a job is missing in it."""
     with EmbeddedServer() as server:
         asyncio.run(install(server.url))
         with redirect_stdout(sys.stderr):  # the workers' log

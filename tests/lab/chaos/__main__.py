@@ -2,11 +2,11 @@
 
 Makes every fault alone, then mixes of up to two at once by seed, while producers insert
 and two supervisors with their workers, started as users start them, do the jobs. Then
-the account is drawn up from rows, journal and strikes (account.py). Exit code 1 if it
-does not close, if after a fault jobs are not done at nine tenths of the rate before
-within a minute, or after a restart of the server within ten seconds of when it accepted
-connections (where another fault lasted longer, of when that was over). Then logs,
-journal and database are left to be looked at.
+the account is drawn up from rows, journal and strikes (account.py). Exit code 1 if a
+job is missing in it, if after a fault jobs are not done at nine tenths of the rate
+before within a minute, or after a restart of the server within ten seconds of when it
+accepted connections (where another fault lasted longer, of when that was over). Then
+logs, journal and database are left to be looked at.
 """
 
 import asyncio

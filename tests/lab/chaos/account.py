@@ -1,6 +1,6 @@
 """The account of a run: what its jobs' rows say, held against what was seen of them.
 
-Three tell the same story, or the account does not close. The producers know what was
+Three tell the same story, or a job is not accounted for. The producers know what was
 acknowledged. The handlers' journal knows each execution, and outlives whatever dies.
 The rows know how each job ended, and in `errors`, `crash_count`, `bounce_count` and
 `attempt` how each execution before that did.
@@ -244,7 +244,7 @@ class Account:
         effects: Rows that handlers have committed with the end of their job.
         lost: Jobs that were acknowledged and have no row, or have not ended.
         doubled_effects: Jobs whose effect is there more than once.
-        problems: Why it does not close; each names the first five.
+        problems: Why not every job is accounted for; each names the first five.
     """
 
     enqueued: int

@@ -74,7 +74,7 @@ class Outcome:
         account: Of its jobs.
         strikes: What was done to it, in order.
         recoveries: How it went on after each of them.
-        problems: What is not as it should be: why the account does not close; who has
+        problems: What is not as it should be: why a job is not accounted for; who has
             not stopped in order; after what it was not as fast as before.
     """
 

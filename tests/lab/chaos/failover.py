@@ -496,7 +496,7 @@ def main(
     keep: Annotated[Path | None, typer.Option(help="Where logs go.")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Run it and print the account; exit code 1 if it does not close."""
+    """Run it and print the account; exit code 1 if a job is missing in it."""
     with TemporaryDirectory(prefix="pgwake-failover-") as name:
         folder = Path(name)
         try:

@@ -90,7 +90,7 @@ def main(
         *outcome.problems,
     ]
     if not outcome.mix.accounts_for_every_job:
-        problems.append("the mix's account does not close")
+        problems.append("not every job of the mix is accounted for")
     if outcome.mix.past_left and plan.seconds >= report.SHORTEST_SECONDS:
         problems.append("jobs of long ago were not removed from the ring")
     show(outcome, found, problems)

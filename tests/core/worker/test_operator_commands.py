@@ -317,7 +317,7 @@ async def test_kinds_that_come_back_unhandled_are_named_under_the_statistics(
     answer = await pgwake("stats")
 
     last = answer.output.splitlines()[-1]
-    assert last.startswith("No live worker handles, though jobs came back within the")
+    assert last.startswith("Kinds without a live worker, whose jobs came back within")
     assert "typo" in last
     assert "noop" not in last
     assert "\x1b" not in answer.output

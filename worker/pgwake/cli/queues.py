@@ -382,7 +382,7 @@ def _some(names: list[str]) -> list[str]:
 
 def _unhandled(kinds: list[str]) -> Text:
     return Text(
-        f"No live worker handles, though jobs came back within the hour: "
+        "Kinds without a live worker, whose jobs came back within the hour: "
         f"{', '.join(map(printable, kinds[:20]))}"
         f"{' ...' if len(kinds) > 20 else ''}"
     )

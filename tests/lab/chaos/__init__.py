@@ -1,1 +1,1 @@
-"""Chaos: faults on purpose, and an account that has to close."""
+"""Chaos: faults on purpose, and every job accounted for."""

@@ -1,4 +1,4 @@
-"""A supervised worker process: python -m pgwake.process, told what to do on stdin."""
+"""A supervised worker process: python -m pgwake.supervise.main, ordered by stdin."""
 
 import asyncio
 import functools

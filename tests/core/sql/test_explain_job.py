@@ -224,7 +224,7 @@ async def test_a_queue_at_its_max_running_names_who_runs(db: Connection) -> None
 async def test_a_rate_that_is_used_up_says_when_the_next_token_comes(
     db: Connection,
 ) -> None:
-    await set_queue(db, rate_limit=0.1)
+    await set_queue(db, rate_limit=0.01)
     job_id = await insert(db)
     assert "rate limit" not in await explain(db, job_id)
     await db.execute(
@@ -232,11 +232,11 @@ async def test_a_rate_that_is_used_up_says_when_the_next_token_comes(
     )
     text = await explain(db, job_id)
 
-    assert "Its queue's rate limit (0.1 claims a second) is used up; the next" in text
-    # half a token short at one in ten seconds, less what these statements took
-    assert re.search(r"\(in (5\.0|4\.\d) s\)", text)
+    assert "Its queue's rate limit (0.01 claims a second) is used up; the next" in text
+    # half a token short at one in 100 seconds, less what these statements took
+    assert re.search(r"\(in (50|4\d)(\.\d)? s\)", text)
 
-    await set_clock(db, "10 s")
+    await set_clock(db, "100 s")
     assert "rate limit" not in await explain(db, job_id)
 
 

@@ -83,10 +83,10 @@ async def test_tokens_that_are_not_used_stay(db: Connection) -> None:
 
 
 async def test_the_bucket_fills_up_to_the_burst(db: Connection) -> None:
-    await limited(db, 1, 4)
+    await limited(db, 1 / 60, 4)
     await insert_many(db, 20)
     assert len(await claim(db, 100)) == 4
-    await set_clock(db, "2 seconds")
+    await set_clock(db, "2 minutes")
     assert len(await claim(db, 100)) == 2
     await set_clock(db, "1 hour")
     assert len(await claim(db, 100)) == 4
@@ -96,13 +96,13 @@ async def test_a_clock_that_is_put_back_fills_nothing_and_stops_nothing(
     db: Connection,
 ) -> None:
     await set_clock(db, "1 day")
-    await limited(db, 1, 2)
+    await limited(db, 1 / 60, 2)
     await insert_many(db, 20)
     await db.execute("update pgwake.jobs_live set run_at = '2000-01-01 UTC'")
     assert len(await claim(db, 100)) == 2
     await set_clock(db, "0")
     assert await claim(db, 100) == []
-    await set_clock(db, "1.5 seconds")
+    await set_clock(db, "90 seconds")
     assert len(await claim(db, 100)) == 1
 
 

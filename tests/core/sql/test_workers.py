@@ -65,7 +65,7 @@ async def test_a_worker_that_is_silent_for_30_seconds_is_not_live(
     db: Connection,
 ) -> None:
     await report(db)
-    await set_clock(db, "29 s")
+    await set_clock(db, "20 s")
     assert [w["is_live"] for w in await workers(db)] == [True]
     await set_clock(db, "31 s")
     assert [w["is_live"] for w in await workers(db)] == [False]

@@ -142,9 +142,9 @@ async def test_failures_are_retried_by_the_handlers_policy(pgwake_jobs, add):
     await pgwake_jobs.assert_enqueued("receipt", queue="mail")
     assert await pgwake_jobs.run_due() == []
 
-    await pgwake_jobs.move_clock(timedelta(seconds=59))
+    await pgwake_jobs.move_clock(timedelta(seconds=30))
     assert await pgwake_jobs.run_due() == []
-    await pgwake_jobs.move_clock(2)
+    await pgwake_jobs.move_clock(31)
     (run,) = await pgwake_jobs.run_due(raises=False)
     assert (run.status, run.attempt) == ("failed", 2)
     await pgwake_jobs.assert_not_enqueued("receipt")

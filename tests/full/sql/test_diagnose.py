@@ -469,7 +469,7 @@ async def test_a_lease_that_nobody_sweeps_is_found(db: Connection) -> None:
     await insert(db)
     await claim(db, worker="gone", lease=timedelta(seconds=1))
 
-    await set_clock(db, "5 minutes")
+    await set_clock(db, "4 minutes")
     assert await found(db) == []
     await set_clock(db, "302 seconds")
     await report(db, "default")
@@ -510,7 +510,7 @@ async def report(db: Connection, *queues: str, kinds: Any = ()) -> None:
 
 async def test_a_queue_with_due_jobs_and_no_worker_is_found(db: Connection) -> None:
     await insert(db, queue="mail")
-    await set_clock(db, "59 seconds")
+    await set_clock(db, "30 seconds")
     assert await found(db) == []
     await set_clock(db, "61 seconds")
 

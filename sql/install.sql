@@ -63,7 +63,7 @@ set local lock_timeout = '10s';
 
 -- Whatever else they wait for keeps the queue's users waiting: rather fail.
 set local lock_timeout = '200ms';
--- Each version's migration comes here, from the second on: \ir migrations/2.sql
+\ir migrations/2.sql
 \ir version_row.sql
 
 commit;

@@ -154,6 +154,7 @@ grant execute on function
   pgwake.release_jobs,
   pgwake.release_worker_jobs,
   pgwake.report_worker,
+  pgwake.report_worker_slots,
   pgwake.retry_delay,
   pgwake.set_progress,
   pgwake.set_progresses,

@@ -275,6 +275,7 @@ create table if not exists pgwake.workers (
   version     text,
   started_at  timestamptz not null,
   seen_at     timestamptz not null,
+  slots       int,                        -- jobs that it runs at once
 
   constraint workers_pkey primary key (name),
   constraint workers_name_is_1_to_512_bytes check (octet_length(name) between 1 and 512)
@@ -655,8 +656,12 @@ begin
   create index queues_webhook_idx on pgwake.queues (name)
     where webhook is not null;
 
-  create index queues_status_events_idx on pgwake.queues (status_events, name)
+  create index queues_status_events_idx on pgwake.queues (status_events collate "C", name)
     where status_events <> 'watched';
+
+  -- Tables without a primary key, which a publication of all tables would otherwise have refuse every delete.
+  alter table pgwake.rechecks replica identity full;
+  alter table pgwake.counts replica identity full;
 
   -- Each queue's running jobs, by worker: to sweep, to give back, to count.
   create index jobs_lease_idx on pgwake.jobs_live (queue, claimed_by, lease_expires_at)

@@ -4,7 +4,7 @@
 -- for the migrations and for version_row.sql.
 do $version$
 declare
-  this_version constant int := 1;
+  this_version constant int := 2;
   serves_from constant int := 1;  -- the oldest version whose workers can use this one
   installed_version int;
 begin

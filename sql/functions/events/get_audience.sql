@@ -19,7 +19,8 @@ begin
     select q.name
     from pgwake.queues as q
     where q.status_events operator(pg_catalog.<>) 'watched'
-      and q.status_events operator(pg_catalog.=) case when v_audience.is_watched then 'never' else 'always' end
+      and q.status_events collate pg_catalog."C" operator(pg_catalog.=)
+        case when v_audience.is_watched then 'never' else 'always' end
   );
   return v_audience;
 end

@@ -7,6 +7,7 @@
 \ir analyze_jobs.sql
 \ir recount_jobs.sql
 \ir maintain.sql
+\ir report_worker_slots.sql
 \ir report_worker.sql
 \ir forget_worker.sql
 \ir forget_stale_reports.sql

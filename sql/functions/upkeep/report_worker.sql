@@ -1,12 +1,4 @@
--- A worker says that it is there: what it is called (as in claimed_by), where it runs,
--- and which queues and kinds it works on. Workers call it each ten seconds; one that
--- has been silent for 30 seconds is taken for dead by list_workers, list_kinds and
--- explain_job, and maintain('retention') removes it after a day.
---
--- For people to look at: nothing rests on it, neither claims nor leases. A consumer in
--- another language may report itself too, or not.
---
--- Raises PW003. Locks the worker's own row. Rides workers_pkey.
+-- report_worker_slots by a worker that does not say how many jobs it runs at once.
 create or replace function pgwake.report_worker(
   worker text, host text, pid int, queues text[], kinds text[], version text default null
 )
@@ -15,30 +7,13 @@ language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-#variable_conflict use_column
 begin
-  if octet_length(report_worker.worker) between 1 and 512 is not true then
-    perform pgwake.raise_invalid(
-      format('worker has %s bytes', coalesce(octet_length(report_worker.worker)::text, 'no')),
-      'Use the name that it claims with, 1 to 512 bytes.');
-  end if;
-  if report_worker.queues is null or report_worker.kinds is null
-    or cardinality(report_worker.queues) > 10000 or cardinality(report_worker.kinds) > 10000
-  then
-    perform pgwake.raise_invalid(
-      'queues or kinds is null or has more than 10000 names',
-      'Pass arrays of up to 10000 names, empty ones for none.');
-  end if;
-  insert into pgwake.workers as w (name, host, pid, queues, kinds, version, started_at, seen_at)
-  values
-    (report_worker.worker, left(report_worker.host, 255), report_worker.pid, report_worker.queues,
-     report_worker.kinds, left(report_worker.version, 100), pgwake.now(), pgwake.now())
-  on conflict (name) do update
-  set host = excluded.host, pid = excluded.pid, queues = excluded.queues, kinds = excluded.kinds,
-    version = excluded.version, seen_at = excluded.seen_at;
+  perform pgwake.report_worker_slots(
+    report_worker.worker, report_worker.host, report_worker.pid, report_worker.queues, report_worker.kinds,
+    null, report_worker.version);
 end
 $$;
 
 comment on function pgwake.report_worker is
-  'A worker says that it is there, for people to look at; nothing rests on it.';
+  'report_worker_slots, of a worker that does not say its slots.';
 revoke all on function pgwake.report_worker from public;

@@ -158,6 +158,10 @@ SIGNATURES = {
         "worker text, host text, pid integer, queues text[], kinds text[], version"
         " text -> void"
     ),
+    "report_worker_slots": (
+        "worker text, host text, pid integer, queues text[], kinds text[], slots"
+        " integer, version text -> void"
+    ),
     "resume_queue": "queue text -> boolean",
     "resume_schedule": "name text -> boolean",
     "retry_delay": (

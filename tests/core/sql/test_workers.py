@@ -27,10 +27,11 @@ async def report(db: Connection, worker: Any = "w1", **changes: Any) -> None:
         "pid": 7,
         "queues": ["default", "mail"],
         "kinds": ["a", "b"],
+        "slots": 10,
         "version": "2026.11",
         **changes,
     }
-    await call(db, "report_worker", worker=worker, **given)
+    await call(db, "report_worker_slots", worker=worker, **given)
 
 
 async def workers(db: Connection) -> list[Row]:
@@ -59,6 +60,16 @@ async def test_another_report_says_what_is_so_now_and_keeps_the_start(
 
     assert (worker["queues"], worker["kinds"], worker["version"]) == (["x"], [], None)
     assert worker["seen_at"] - worker["started_at"] >= timedelta(seconds=10)
+
+
+async def test_a_worker_of_schema_1_reports_no_slots(db: Connection) -> None:
+    slots = "select slots from pgwake.workers"
+    await report(db)
+    assert await db.fetchval(slots) == 10
+    await db.execute("select pgwake.report_worker('w1', 'h2', 8, '{x}', '{}', '1.0')")
+    (worker,) = await workers(db)
+    assert (worker["host"], worker["queues"]) == ("h2", ["x"])
+    assert await db.fetchval(slots) is None
 
 
 async def test_a_worker_that_is_silent_for_30_seconds_is_not_live(
@@ -140,6 +151,7 @@ async def test_two_reports_at_once_leave_one_row(
         {"queues": None},
         {"kinds": None},
         {"kinds": ["a"] * 10_001},
+        {"slots": -1},
     ],
 )
 async def test_a_report_that_can_not_be_meant_is_refused(

@@ -328,7 +328,7 @@ async def test_kinds_that_come_back_unhandled_are_named_under_the_statistics(
 
 
 async def test_a_worker_shows_itself_while_it_is_there(
-    start_worker: StartProcess, connection: Connection
+    pgwake: Pgwake, start_worker: StartProcess, connection: Connection
 ) -> None:
     async def listed() -> list[Row]:
         rows = await connection.fetch("select * from pgwake.list_workers()")
@@ -341,6 +341,11 @@ async def test_a_worker_shows_itself_while_it_is_there(
     assert worker["queues"] == ["default", "mail"]
     assert worker["is_live"]
     assert worker["host"]
+    (row,) = (await pgwake("workers", "--json")).json
+    assert (row["name"], row["slots"]) == (worker["name"], 12)
+    assert (await pgwake("workers")).errors.startswith(
+        "1 live process on 1 host, 12 slots: 0 jobs"
+    )
 
     job_id = await insert(connection, "nap", payload={"seconds": 60})
     held = await in_status(connection, job_id, "running")

@@ -267,6 +267,7 @@ async def test_workers_are_told_with_what_they_do(database: str) -> None:
         (worker,) = (await api.get("/api/workers")).json()["workers"]
     assert (worker["queues"], worker["kinds"]) == (["q"], ["b"])
     assert worker["is_live"]
+    assert worker["slots"] == 10
     assert worker["running"] == 0
     assert worker["started_at"] <= worker["seen_at"]
 

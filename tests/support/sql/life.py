@@ -25,6 +25,7 @@ fire_schedule forget_worker get_adoption get_metrics get_parent_results is_live
 lease_outcome list_failed list_kinds list_schedules list_workers maintain mute
 next_run_at next_suspect_at note_schedule_problem notify_lock_key open_writers park
 pass_duty peek_jobs raise_invalid release_jobs release_worker_jobs report_worker
+report_worker_slots
 retry_delay set_progress set_progresses snooze_job sweep_expired_leases unmute unpark
 """)
 ADMIN = WORKER | words("""
@@ -110,16 +111,16 @@ def declare(life: Life) -> None:
     worker = life.worker
     kinds = '{"checked": {"timeout": 60, "schema": {"type": "object"}}}'
     life.keep(worker, "declare_kinds", kinds=kinds, version="1.2", worker="w1")
-    life.call(
-        worker,
-        "report_worker",
-        worker="w1",
-        host="h",
-        pid=1,
-        queues=["limited"],
-        kinds=["checked"],
-        version="1.2",
-    )
+    report = {
+        "worker": "w1",
+        "host": "h",
+        "pid": 1,
+        "queues": ["limited"],
+        "kinds": ["checked"],
+        "version": "1.2",
+    }
+    life.call(worker, "report_worker", **report)
+    life.call(worker, "report_worker_slots", slots=1, **report)
     assert life.call(worker, "list_workers")[0][0] == "w1"
     assert len(life.call(worker, "list_kinds")) == 1
 

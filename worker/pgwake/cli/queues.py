@@ -340,11 +340,18 @@ def workers(as_json: Json = False, database_url: Url = None) -> None:
     if rows:
         hosts = len({row["host"] for row in live})
         note(
-            f"{_count(len(live), 'live process', 'es')} on {_count(hosts, 'host')}: "
+            f"{_count(len(live), 'live process', 'es')} on {_count(hosts, 'host')}"
+            f"{_slots(live)}: "
             f"{_count(sum(row['running'] for row in live), 'job')} running"
         )
     else:
         note("no worker has reported itself")
+
+
+def _slots(workers: list[dict[str, Any]]) -> str:
+    """Say how many jobs workers run at once, unless one does not report it."""
+    slots = [row["slots"] for row in workers]
+    return "" if None in slots else f", {_count(sum(slots), 'slot')}"
 
 
 def _count(number: int, what: str, plural: str = "s") -> str:

@@ -104,7 +104,7 @@ class Assembly:
         self.runner = self._build_runner()
 
         sampler = Sampler(metrics)
-        self._worker_report = WorkerReport(name, list(queues), registry.kinds)
+        self._worker_report = WorkerReport(name, list(queues), registry.kinds, slots)
         self.upkeep = self._build_upkeep(sampler)
         self.lifeline = self._build_lifeline(sampler, beat_fd, http_port)
         self.health.heartbeats += [

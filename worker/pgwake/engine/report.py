@@ -27,11 +27,13 @@ class WorkerReport:
         worker: Its name, as in claimed_by.
         queues: The queues it works on.
         kinds: The kinds it handles.
+        slots: How many jobs it runs at once.
     """
 
     worker: str
     queues: Sequence[str]
     kinds: Sequence[str]
+    slots: int
 
     async def report(self, connection: Connection) -> None:
         """Say that it is there."""
@@ -42,6 +44,7 @@ class WorkerReport:
             pid=os.getpid(),
             queues=self.queues,
             kinds=self.kinds,
+            slots=self.slots,
             version=__version__,
         )
 

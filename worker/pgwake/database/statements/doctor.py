@@ -16,7 +16,7 @@ WORK = (
     "fail_jobs",
     "maintain",
     "release_jobs",
-    "report_worker",
+    "report_worker_slots",
 )
 
 _DIAGNOSE = "select * from pgwake.diagnose()"

@@ -7,7 +7,11 @@ from pgwake.database.statements import Connection, parsed
 
 _GET_QUEUE_STATS = "select * from pgwake.get_queue_stats($1)"
 _GET_JOB = "select pgwake.get_job($1)"
-_LIST_WORKERS = "select * from pgwake.list_workers()"
+_LIST_WORKERS = """
+select l.*, w.slots
+from pgwake.list_workers() as l join pgwake.workers as w on w.name = l.name
+order by l.name
+"""
 _LIST_KINDS = "select * from pgwake.list_kinds()"
 _UNHANDLED_KINDS = """
 select k.name

@@ -9,7 +9,7 @@ from pgwake.database.statements import Connection
 _RELEASE_WORKER_JOBS = "select * from pgwake.release_worker_jobs($1)"
 _MAINTAIN = "select pgwake.maintain($1)"
 _DECLARE_KINDS = "select pgwake.declare_kinds($1::text::jsonb, $2, $3)"
-_REPORT_WORKER = "select pgwake.report_worker($1, $2, $3, $4, $5, $6)"
+_REPORT_WORKER = "select pgwake.report_worker_slots($1, $2, $3, $4, $5, $6, $7)"
 _FORGET_WORKER = "select pgwake.forget_worker($1)"
 _SESSION_COUNT = """
 select count(*) from pg_stat_activity as a
@@ -63,10 +63,13 @@ async def report_worker(
     pid: int,
     queues: Sequence[str],
     kinds: Sequence[str],
+    slots: int,
     version: str,
 ) -> None:
     """Say that a worker is there."""
-    await connection.fetchval(_REPORT_WORKER, worker, host, pid, queues, kinds, version)
+    await connection.fetchval(
+        _REPORT_WORKER, worker, host, pid, queues, kinds, slots, version
+    )
 
 
 async def forget_worker(connection: Connection, worker: str) -> None:

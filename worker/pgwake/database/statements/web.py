@@ -150,10 +150,11 @@ select json_build_object('workers', coalesce(
   json_agg(json_build_object(
     'name', w.name, 'host', w.host, 'pid', w.pid, 'version', w.version,
     'queues', w.queues, 'kinds', w.kinds, 'started_at', w.started_at,
-    'seen_at', w.seen_at, 'running', w.running_count, 'is_live', w.is_live
+    'seen_at', w.seen_at, 'running', w.running_count, 'slots', r.slots,
+    'is_live', w.is_live
   ) order by w.name),
   '[]'))::text
-from pgwake.list_workers() as w
+from pgwake.list_workers() as w join pgwake.workers as r on r.name = w.name
 """
 
 

@@ -20,6 +20,7 @@ class Worker(Answer):
     started_at: Time
     seen_at: Time
     running: Count
+    slots: Count | None
     is_live: bool
 
 

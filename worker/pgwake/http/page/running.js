@@ -84,6 +84,7 @@ export function workers() {
         },
       },
       numbers('Running', (worker) => worker.running, count),
+      numbers('Slots', (worker) => worker.slots, count),
       names('Queues', (worker) => (worker.queues ?? []).join(', ')),
       names('Kinds', (worker) => (worker.kinds ?? []).join(', ')),
       names('Host', ({ host }) => host),

@@ -60,6 +60,7 @@ set local lock_timeout = '10s';
 \ir functions/explain/index.sql
 \ir functions/diagnose/index.sql
 \ir triggers.sql
+do $ids$ begin perform pgwake.lift_ids(); end $ids$;
 
 -- Whatever else they wait for keeps the queue's users waiting: rather fail.
 set local lock_timeout = '200ms';

@@ -49,9 +49,9 @@
 --          locked rows: whoever holds one is ending it. Claims skip locked rows, of children and their parents too. So no
 --          two statements can deadlock.
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
---          4 analyze, 5 recount, 6 keys, 7 children; 1885828973 ('pgwm'): 0 is held by who watches status events; 1885828974
---          ('pgwn') with hashtext(queue/key): who admits jobs of a concurrency key, at most one a job and 100 a claim;
---          1885828975 ('pgwo') with hashtext(queue): who claims from a queue with limits. Session-level are 1885828976
+--          4 analyze, 5 recount, 6 keys, 7 children, 8 ids; 1885828973 ('pgwm'): 0 is held by who watches status events;
+--          1885828974 ('pgwn') with hashtext(queue/key): who admits jobs of a concurrency key, at most one a job and 100 a
+--          claim; 1885828975 ('pgwo') with hashtext(queue): who claims from a queue with limits. Session-level are 1885828976
 --          ('pgwp') with hashtext(queue): a tool (pgwake bench) whose own queue it is; and a queue's notify lock and duty
 --          lock, with keys of 64 bits: notify_lock_key(queue), and the next.
 --

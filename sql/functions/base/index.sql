@@ -5,3 +5,5 @@
 \ir get_adoption.sql
 \ir is_adopted.sql
 \ir check_adopted.sql
+\ir renumber_ended_jobs.sql
+\ir lift_ids.sql

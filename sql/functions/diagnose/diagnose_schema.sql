@@ -8,6 +8,9 @@
 -- hook_path        warning  a trigger function of somebody's, on a table of pgwake's,
 --                           that has no search_path of its own
 -- autovacuum_off   warning  for the server, or for a table of pgwake's
+-- ids_come_again   error    the sequence of ids lags behind the jobs
+-- unpublishable    error    a table that is published, without a primary key or replica
+--                           identity: its changes are refused
 create or replace function pgwake.diagnose_schema()
 returns setof pgwake.finding
 language plpgsql stable
@@ -34,6 +37,27 @@ begin
         current_database()),
       null::double precision;
   end if;
+
+  return query
+  select 'ids_come_again', 'error', 'pgwake.jobs_id_seq',
+    format('the sequence of ids is at %s, and there is a job %s: ids are given out twice', s.last_value, m.highest),
+    'select pgwake.maintain(''ids'');  -- as workers do each minute', (m.highest - s.last_value)::double precision
+  from pgwake.jobs_id_seq as s
+  cross join (select max(j.id) as highest from pgwake.jobs as j) as m
+  where m.highest > s.last_value;
+
+  return query
+  select distinct 'unpublishable', 'error', t.relid::regclass::text,
+    format('the table is published by %s, and has no replica identity: its updates and deletes are refused',
+      pgwake.say_name(p.pubname)),
+    format('alter table %s replica identity full;', t.relid::regclass), null::double precision
+  from pg_publication as p
+  cross join lateral pg_get_publication_tables(p.pubname) as t
+  join pg_class as c on c.oid = t.relid and c.relnamespace = 'pgwake'::regnamespace
+  where (p.pubupdate or p.pubdelete) and c.relkind = 'r' and (
+    c.relreplident = 'n'
+    or c.relreplident = 'd'
+      and not exists (select from pg_index as i where i.indrelid = c.oid and i.indisprimary));
 
   return query
   with expected (place, relation, name, definition) as (

@@ -19,25 +19,35 @@ declare
   v_job pgwake.jobs_live;
   v_old_status text;
 begin
-  delete from pgwake.jobs_live as j where j.id = end_job.job_id returning j.* into strict v_job;
+  begin
+    delete from pgwake.jobs_live as j where j.id = end_job.job_id returning j.* into strict v_job;
 
-  v_old_status := v_job.status;
-  v_job.status := end_job.new_status;
-  v_job.finished_at := pgwake.now();
-  v_job.lease_expires_at := null;
-  v_job.has_parents_left := null;
-  if end_job.reason is not null then
-    v_job.errors := pgwake.append_error(
-      v_job.errors, v_job.attempt, v_job.claimed_by, end_job.reason, end_job.message,
-      end_job.traceback);
-  end if;
-  if end_job.new_status = 'failed' then
-    v_job.fingerprint := pgwake.error_fingerprint(v_job.kind, end_job.message);
-    insert into pgwake.jobs_failed select v_job.*;
-  else
-    v_job.finished_slot := pgwake.finished_slot(v_job.finished_at);
-    insert into pgwake.jobs_finished select v_job.*;
-  end if;
+    v_old_status := v_job.status;
+    v_job.status := end_job.new_status;
+    v_job.finished_at := pgwake.now();
+    v_job.lease_expires_at := null;
+    v_job.has_parents_left := null;
+    if end_job.reason is not null then
+      v_job.errors := pgwake.append_error(
+        v_job.errors, v_job.attempt, v_job.claimed_by, end_job.reason, end_job.message,
+        end_job.traceback);
+    end if;
+    if end_job.new_status = 'failed' then
+      v_job.fingerprint := pgwake.error_fingerprint(v_job.kind, end_job.message);
+      insert into pgwake.jobs_failed select v_job.*;
+    else
+      v_job.finished_slot := pgwake.finished_slot(v_job.finished_at);
+      insert into pgwake.jobs_finished select v_job.*;
+    end if;
+  exception when unique_violation then
+    -- as in complete_jobs
+    if pgwake.renumber_ended_jobs(array[end_job.job_id]) = 0 then
+      raise;
+    end if;
+    perform pgwake.end_job(
+      end_job.job_id, end_job.new_status, end_job.reason, end_job.message, end_job.traceback);
+    return;
+  end;
 
   insert into pgwake.counts
     (queue, at, completed, failed, cancelled, live_rows, waiting_rows, running_rows, failed_rows,

@@ -12,6 +12,7 @@
 -- cancelling and pausing work. Jobs that were running when it was made crash there when
 -- their leases run out: nobody renews these.
 --
+-- Lifts the sequence of ids if it lags behind the rows that came: see lift_ids.
 -- Raises PW003 for an environment that can't be. Locks installation's row.
 create or replace function pgwake.adopt(
   inout environment text default null,
@@ -34,6 +35,7 @@ begin
   set identity = case when adopt.guard then pgwake.database_identity() end,
     environment = coalesce(adopt.environment, i.environment)
   returning i.identity, i.environment into adopt.identity, adopt.environment;
+  perform pgwake.lift_ids();
 end
 $$;
 

@@ -1,5 +1,5 @@
--- One step of the upkeep: sweep, fold, retention, analyze, recount, keys or children;
--- without a step, sweep and fold.
+-- One step of the upkeep: sweep, fold, retention, analyze, recount, keys, children or
+-- ids; without a step, sweep and fold.
 --
 -- Workers call sweep and children each second, fold each five, recount each hour and the
 -- others each minute. Where there is no worker,
@@ -18,7 +18,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_steps constant text[] := array['sweep', 'fold', 'retention', 'analyze', 'recount', 'keys', 'children'];
+  v_steps constant text[] := array['sweep', 'fold', 'retention', 'analyze', 'recount', 'keys', 'children', 'ids'];
   v_step text;
   v_count bigint;
   v_crashed jsonb;
@@ -26,7 +26,7 @@ declare
 begin
   if maintain.step <> all (v_steps) then
     perform pgwake.raise_invalid(
-      format('step is %L', maintain.step), 'Use sweep, fold, retention, analyze, recount, keys or children.');
+      format('step is %L', maintain.step), 'Use sweep, fold, retention, analyze, recount, keys, children or ids.');
   end if;
   if not pgwake.is_adopted() then
     return v_done;
@@ -49,6 +49,7 @@ begin
         when 'recount' then pgwake.recount_jobs()
         when 'keys' then pgwake.recheck_keys()
         when 'children' then pgwake.recheck_children()
+        when 'ids' then pgwake.lift_ids()
       end;
     end if;
     v_done := v_done || jsonb_build_object(v_step, v_count);
@@ -58,6 +59,6 @@ end
 $$;
 
 comment on function pgwake.maintain is
-  'One step of the upkeep: sweep, fold, retention, analyze, recount, keys or children; '
+  'One step of the upkeep: sweep, fold, retention, analyze, recount, keys, children or ids; '
   'without one, sweep and fold.';
 revoke all on function pgwake.maintain from public;

@@ -200,6 +200,24 @@ def test_what_the_roles_may_do_is_enough_for_the_whole_life_of_jobs(
     assert ADMIN - life.called == {"raise_invalid"}
 
 
+def test_a_publication_of_all_tables_refuses_no_statement(
+    session: Login, admin_url: str
+) -> None:
+    with psycopg.connect(admin_url, autocommit=True) as owner:
+        found = "select check_name, fix from pgwake.diagnose_schema()"
+        owner.execute("set client_min_messages = error")  # wal_level is replica
+        owner.execute("create publication everything for all tables")
+        live(session("app_producer"), session("app_worker"), session("app_admin"))
+        owner.execute("delete from pgwake.jobs")
+
+        assert owner.execute(found).fetchall() == []
+        owner.execute("alter table pgwake.counts replica identity default")
+        ((check, fix),) = owner.execute(found)
+        assert check == "unpublishable"
+        owner.execute(fix)
+        assert owner.execute(found).fetchall() == []
+
+
 def test_a_producer_can_use_two_phase_commit(session: Login) -> None:
     producer = session("app_producer")
     producer.execute("set pgwake.notify = off")

@@ -34,7 +34,16 @@ merge_patch pause_queue pause_schedule purge recount_jobs resume_queue resume_sc
 retry_failed retry_job schedule unschedule
 """)
 
-STEPS = ["sweep", "fold", "retention", "analyze", "recount", "keys", "children"]
+STEPS = [
+    "sweep",
+    "fold",
+    "retention",
+    "analyze",
+    "recount",
+    "keys",
+    "children",
+    "ids",
+]
 PAYLOAD = '{"n": 1.50, "text": "it\'s \\\\ \\"q\\" $$ %s"}'
 
 

@@ -31,6 +31,7 @@ STEPS = {
     "retention": 60.0,
     "analyze": 60.0,
     "keys": 60.0,
+    "ids": 60.0,
     "recount": 3600.0,
 }
 # What retention removes from a leaf at most in one step; there may be more then.

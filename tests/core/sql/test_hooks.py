@@ -8,6 +8,7 @@ import pytest
 from support import Connect, Connection
 from support.sql.helpers import (
     call,
+    child,
     claim,
     insert,
     insert_many,
@@ -48,6 +49,19 @@ set search_path = public as $$
 begin raise exception 'not now, %', new.kind; end $$;
 create trigger refuse after insert on pgwake.jobs_{leaf}
 for each row when (new.kind = 'bad') execute function public.refuse();
+"""
+
+# As REFUSE, but what it writes is refused at the commit, as by foreign keys of Django.
+DEFER = """
+create table public.parents (name text primary key);
+insert into public.parents values ('good');
+create table public.notes (
+  name text references public.parents deferrable initially deferred);
+create function public.note() returns trigger language plpgsql
+set search_path = public as $$
+begin insert into notes values (new.kind); return null; end $$;
+create trigger note after insert on pgwake.jobs_{leaf}
+for each row execute function public.note();
 """
 
 PAYLOAD = {"payload": {"session": 7}}
@@ -256,3 +270,37 @@ async def test_a_dead_workers_other_jobs_are_given_back(db: Connection) -> None:
     (given,) = await rows(db, "release_worker_jobs", worker="w1")
     assert (given["kind"], given["job_count"]) == ("noop", 3)
     assert await status(db, bad) == "running"
+
+
+@pytest.mark.parametrize("way", ["sweep", "release_worker_jobs"])
+async def test_a_refusal_at_the_commit_leaves_one_job_and_stops_no_other(
+    db: Connection, way: str
+) -> None:
+    await db.execute(DEFER.format(leaf="failed"))
+    bad = await insert(db, "bad", crash_count=4)
+    for _ in range(3):
+        await insert(db, "good", crash_count=4)
+    for _ in range(4):
+        await rows(db, "claim_next_job", worker="w1")
+    if way == "sweep":
+        assert await sweep(db, "1 hour") == 3
+    else:
+        (given,) = await rows(db, way, worker="w1")
+        assert (given["kind"], given["failed_count"]) == ("good", 3)
+    assert await status(db, bad) == "running"
+    assert await db.fetchval("select count(*) from public.notes") == 3
+
+
+async def test_a_cancelled_child_that_is_refused_at_the_commit_stops_no_claim(
+    db: Connection,
+) -> None:
+    await db.execute(DEFER.format(leaf="finished"))
+    parent = await running(db, kind="good")
+    bad = await child(db, parent["id"], kind="bad")
+    await child(db, parent["id"], kind="good")
+    await insert(db, "good")
+    await call(db, "fail_job", **pair(parent), retryable=False)
+
+    assert len(await claim(db, 9)) == 1
+    assert await status(db, bad) == "waiting"
+    assert await db.fetchval("select count(*) from public.notes") == 1

@@ -663,6 +663,8 @@ begin
   alter table pgwake.rechecks replica identity full;
   alter table pgwake.counts replica identity full;
 
+  create index jobs_children_idx on pgwake.jobs_live (id) where has_parents_left;
+
   -- Each queue's running jobs, by worker: to sweep, to give back, to count.
   create index jobs_lease_idx on pgwake.jobs_live (queue, claimed_by, lease_expires_at)
     where status = 'running';

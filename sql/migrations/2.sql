@@ -1,15 +1,17 @@
--- From schema 1: all tables can be published, workers report their slots, and the one
--- text index of the server's collation gets the collation "C".
+-- From schema 1: all tables can be published, workers report their slots, children are
+-- found that nobody would look at, and the one text index of the server's collation gets
+-- the collation "C".
 do $migration$
 begin
   if current_setting('pgwake.installed_version')::int <> 1 then
     return;
   end if;
-  perform pgwake.lock_tables('pgwake.queues', 'pgwake.rechecks', 'pgwake.counts', 'pgwake.workers');
+  perform pgwake.lock_tables('pgwake.jobs', 'pgwake.queues', 'pgwake.rechecks', 'pgwake.counts', 'pgwake.workers');
 
   alter table pgwake.rechecks replica identity full;
   alter table pgwake.counts replica identity full;
   alter table pgwake.workers add column slots int;
+  create index jobs_children_idx on pgwake.jobs_live (id) where has_parents_left;
   drop index pgwake.queues_status_events_idx;
   create index queues_status_events_idx on pgwake.queues (status_events collate "C", name)
     where status_events <> 'watched';

@@ -219,6 +219,8 @@ begin
         begin
           perform pgwake.end_job(
             v_child.id, 'cancelled', 'parent_failed', format('parent %s did not complete', v_child.parent));
+          set constraints all immediate;  -- not at the commit, which would refuse the whole claim
+          set constraints all deferred;
         exception when others then
           raise warning 'job % can not be cancelled: %', v_child.id, sqlerrm;
           insert into pgwake.rechecks (queue, at, child_id, parent_id, has_failed)

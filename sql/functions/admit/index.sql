@@ -8,4 +8,5 @@
 \ir admit_children.sql
 \ir admit_claim.sql
 \ir recheck_keys.sql
+\ir flag_lost_children.sql
 \ir recheck_children.sql

@@ -1,5 +1,6 @@
 -- Rechecks the children that nobody has rechecked for a second: in queues whose workers
--- are gone, or that are paused or full. Internal: a step of maintain.
+-- are gone, or that are paused or full; and once a minute a session those that have lost
+-- their rechecks: see flag_lost_children. Internal: a step of maintain.
 --
 -- About max_rechecks rows a call; returns how many it handled. Rides
 -- rechecks_child_idx. Under an old snapshot it wades through an entry for every recheck
@@ -18,14 +19,22 @@ declare
   v_began_at timestamptz := clock_timestamp();
   v_recheck_at timestamptz := nullif(current_setting('pgwake.children_at', true), '');
   v_read bigint := pg_stat_get_xact_tuples_returned('pgwake.rechecks_child_idx'::regclass);
+  v_flag_at timestamptz := nullif(current_setting('pgwake.lost_children_at', true), '');
+  v_lost text[] := '{}';
   v_queue text;
   v_count int := 0;
 begin
   if v_recheck_at between v_began_at and v_began_at + interval '1 minute' then
     return 0;
   end if;
+  if (v_flag_at between v_began_at and v_began_at + interval '1 minute') is not true then
+    v_lost := pgwake.flag_lost_children();
+    perform set_config('pgwake.lost_children_at', (v_began_at + interval '55 s')::text, false);
+  end if;
   for v_queue in
-    select distinct r.queue
+    select unnest(v_lost)
+    union
+    select r.queue
     from (
       select r.queue
       from pgwake.rechecks as r

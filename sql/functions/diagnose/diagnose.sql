@@ -6,8 +6,8 @@
 --
 -- Looks at what it is made of (diagnose_schema), at who pins dead rows (diagnose_pins),
 -- at the server (diagnose_server), at notify and duty locks (diagnose_wake_locks), at
--- running jobs (diagnose_leases), at the ring (diagnose_leaves), and at queues, kinds
--- and schedules (diagnose_queues): each says its thresholds. At most ten rows a check,
+-- running jobs (diagnose_leases), at children (diagnose_children), at the ring
+-- (diagnose_leaves), and at queues, kinds and schedules (diagnose_queues): each says its thresholds. At most ten rows a check,
 -- the worst.
 --
 -- Reads only, so it answers on a standby too, and never scans jobs: tests/EVIDENCE.md says
@@ -30,6 +30,7 @@ begin
     union all select * from pgwake.diagnose_server()
     union all select * from pgwake.diagnose_wake_locks()
     union all select * from pgwake.diagnose_leases()
+    union all select * from pgwake.diagnose_children()
     union all select * from pgwake.diagnose_leaves()
     union all select * from pgwake.diagnose_queues()
   ) as f

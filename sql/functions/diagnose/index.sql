@@ -4,6 +4,7 @@
 \ir diagnose_server.sql
 \ir diagnose_wake_locks.sql
 \ir diagnose_leases.sql
+\ir diagnose_children.sql
 \ir diagnose_leaves.sql
 \ir diagnose_queues.sql
 \ir diagnose.sql

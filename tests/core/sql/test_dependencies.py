@@ -652,3 +652,66 @@ async def test_counts_follow_children_wherever_they_go(db: Connection) -> None:
         2,
     ]
     assert await call(db, "recount_jobs") == 0
+
+
+async def lost(db: Connection) -> list[str]:
+    """What diagnose_children() finds."""
+    return [row["check_name"] for row in await rows(db, "diagnose_children")]
+
+
+async def test_children_without_their_rechecks_are_found(db: Connection) -> None:
+    """As after a replication of jobs and dependencies alone, or of jobs alone."""
+    parents = [await running(db, kind=kind) for kind in ("a", "b")]
+    children = [await child(db, parent["id"]) for parent in parents]
+    both = await child(db, *(parent["id"] for parent in parents))
+    keyed = await child(db, parents[0]["id"], concurrency_key="k", queue="keyed")
+    assert await claimed_ids(db) == []
+    assert await lost(db) == []
+    await db.execute("delete from pgwake.rechecks")
+    await complete(db, parents[0])
+    await db.execute("delete from pgwake.rechecks; delete from pgwake.dependencies")
+    assert await lost(db) == ["children_wait", "children_wait"]
+
+    await call(db, "maintain", step="children")
+    assert await lost(db) == []
+    assert await claimed_ids(db) == [children[0]]
+    assert await claimed_ids(db, queue="keyed") == [keyed]
+    await complete(db, parents[1])
+    assert await claimed_ids(db) == [children[1], both]
+
+
+async def test_jobs_that_were_pending_are_found_after_a_restore_of_data_alone(
+    db: Connection,
+) -> None:
+    parent = await running(db)
+    waited = await child(db, parent["id"])
+    keyed = await insert(db, concurrency_key="k")
+    await complete(db, parent)
+    await db.execute("select pgwake.next_run_at('default')")
+    assert set(await claimed_ids(db)) == {waited, keyed}
+    await db.execute(
+        "update pgwake.jobs_live set status = 'pending', lease_id = null,"
+        " lease_expires_at = null, claimed_by = null, started_at = null;"
+        " create temp table kept as table pgwake.jobs_live;"
+        " delete from pgwake.jobs_live;"
+        " insert into pgwake.jobs_live table kept; drop table kept"
+    )
+    assert await status(db, waited) == await status(db, keyed) == "waiting"
+    assert await claimed_ids(db) == []
+    for step in ("children", "keys"):
+        await call(db, "maintain", step=step)
+    assert set(await claimed_ids(db)) == {waited, keyed}
+
+
+async def test_the_search_for_lost_children_is_bounded_and_goes_on(
+    db: Connection,
+) -> None:
+    parent = await running(db)
+    children = [await child(db, parent["id"]) for _ in range(5)]
+    await complete(db, parent)
+    await db.execute("delete from pgwake.rechecks; delete from pgwake.dependencies")
+    flagged = "select coalesce(array_agg(child_id order by child_id), '{}')"
+    for done in (2, 4, 5, 5):
+        await call(db, "flag_lost_children", max_children=2)
+        told = await db.fetchval(f"{flagged} from pgwake.rechecks")
+        assert told == children[:done]

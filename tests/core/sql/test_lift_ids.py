@@ -13,11 +13,9 @@ from support.sql.helpers import (
     insert_many,
     job,
     leaf,
-    pair,
     pairs,
     rows,
     running,
-    status,
 )
 
 

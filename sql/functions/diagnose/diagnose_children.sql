@@ -1,0 +1,51 @@
+-- For diagnose: jobs that wait for others, and that nobody looks at.
+--
+-- children_wait  error  a recheck has been due for five minutes, or there is none though
+--                       none of the parents is live
+--
+-- Of the first 1,000 children by id, and of their first 1,000 rechecks.
+create or replace function pgwake.diagnose_children()
+returns setof pgwake.finding
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+begin
+  return query
+  select 'children_wait', 'error', f.queue,
+    format('%s jobs of the queue %s wait for parents, and %s: job %s is one', count(*), pgwake.say_name(f.queue),
+      case when f.is_lost then 'nothing says when to look at them again'
+        else 'nobody has looked at them for five minutes' end, min(f.id)),
+    case when f.is_lost then 'select pgwake.maintain(''children'');  -- as workers do each minute'
+      else 'select pgwake.maintain(''children'');  -- as workers do; it warns of a job that a hook refuses' end,
+    count(*)::double precision
+  from (
+    select j.queue, j.id, true as is_lost
+    from (select j.queue, j.id from pgwake.jobs_live as j where j.has_parents_left order by j.id limit 1000) as j
+    where not exists (select from pgwake.rechecks as r where r.child_id = j.id)
+      and not exists (
+        select from pgwake.dependencies as d
+        join pgwake.jobs_live as p on p.id = d.parent_id
+        where d.child_id = j.id)
+    union all
+    select r.queue, r.child_id, false
+    from (
+      select r.queue, r.child_id, r.at from pgwake.rechecks as r where r.child_id is not null
+      order by r.child_id limit 1000
+    ) as r
+    where r.at < pgwake.now() - interval '5 minutes'
+  ) as f
+  group by f.queue, f.is_lost
+  order by f.queue
+  limit 10;
+end
+$$;
+
+comment on function pgwake.diagnose_children is
+  'Internal: for diagnose, jobs that wait for others, and that nobody looks at.';
+revoke all on function pgwake.diagnose_children from public;

@@ -124,6 +124,7 @@ grant execute on function
   pgwake.complete_jobs,
   pgwake.declare_kinds,
   pgwake.diagnose,
+  pgwake.diagnose_worker,
   pgwake.due_schedules,
   pgwake.explain_job,
   pgwake.extend_leases,

@@ -12,7 +12,7 @@
 -- policy                warning  values of a queue or a kind that don't go together
 -- dead_letters          notice   more than 10,000 of a queue are kept
 --
--- Who works is known from report_worker. At most a hundred queues are looked at whether
+-- Who works is known from report_worker_slots. At most a hundred queues are looked at whether
 -- their jobs are due. Rides jobs_claim_idx and rechecks_due_idx.
 create or replace function pgwake.diagnose_queues()
 returns setof pgwake.finding

@@ -8,3 +8,4 @@
 \ir diagnose_leaves.sql
 \ir diagnose_queues.sql
 \ir diagnose.sql
+\ir diagnose_worker.sql

@@ -43,6 +43,10 @@ SIGNATURES = {
         "-> TABLE(check_name text, severity text, subject text, problem text, fix text,"
         " value double precision)"
     ),
+    "diagnose_worker": (
+        "processes integer, environment text, roles text[], functions text[] -> SETOF"
+        " pgwake.finding"
+    ),
     "due_schedules": (
         "-> TABLE(name text, version text, cron text, every interval, timezone text,"
         " misfire text, misfire_limit integer, since timestamp with time zone, now"
@@ -330,7 +334,8 @@ async def test_no_function_lets_a_forbidden_scan_look_dear_enough_to_compile(
 async def test_what_runs_as_the_owner_is_what_a_role_may_call_and_touches_tables(
     db: Connection,
 ) -> None:
-    # The others are pure, or run in these. open_writers only names jobs.
+    # The others are pure, or run in these. open_writers only names jobs, and
+    # diagnose_worker is about the rights of its caller.
     sources = dict(
         tuple(row)
         for row in await db.fetch(f"select proname, prosrc from pg_proc where {OWN}")
@@ -352,7 +357,7 @@ async def test_what_runs_as_the_owner_is_what_a_role_may_call_and_touches_tables
         db,
         f"select proname from pg_proc where {OWN} and prorettype = 'trigger'::regtype",
     )
-    called = (ADMIN | set(triggers)) - {"open_writers"}
+    called = (ADMIN | set(triggers)) - {"open_writers", "diagnose_worker"}
     assert set(definers) == {name for name in called if touches(name)}
 
 

@@ -20,9 +20,9 @@ watch
 """)
 WORKER = PRODUCER | words("""
 claim_batch claim_jobs claim_next_job claim_or_wait complete_job complete_jobs
-declare_kinds diagnose due_schedules explain_job extend_leases fail_job fail_jobs
-fire_schedule forget_worker get_adoption get_metrics get_parent_results is_live
-lease_outcome list_failed list_kinds list_schedules list_workers maintain mute
+declare_kinds diagnose diagnose_worker due_schedules explain_job extend_leases fail_job
+fail_jobs fire_schedule forget_worker get_adoption get_metrics get_parent_results
+is_live lease_outcome list_failed list_kinds list_schedules list_workers maintain mute
 next_run_at next_suspect_at note_schedule_problem notify_lock_key open_writers park
 pass_duty peek_jobs raise_invalid release_jobs release_worker_jobs report_worker
 report_worker_slots
@@ -271,6 +271,7 @@ def keep_up(life: Life) -> None:
         assert step in done
     assert len(life.call(worker, "get_metrics")) > 5
     life.call(worker, "diagnose")
+    life.call(worker, "diagnose_worker")
     life.call(worker, "get_adoption")
     life.keep(worker, "forget_worker", worker="w1")
 

@@ -1,10 +1,14 @@
-"""What only a client can see of a database and its settings, a function a check."""
+"""The checks of `pgwake doctor` that only a client can make, in their order.
+
+A check is one function here: what it looks at, its words, and what to type against it.
+What SQL can see is a check of pgwake.diagnose() or pgwake.diagnose_worker() instead.
+"""
 
 import asyncio
 import re
-import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 
@@ -12,7 +16,7 @@ from pgwake.database.connection import FAULTS, Connection, connect
 from pgwake.database.install import schema_problem, sql_directory
 from pgwake.database.pooler import PooledError, check_listening, delivery_seconds
 from pgwake.database.statements import doctor
-from pgwake.database.statements.install import get_adoption, installed_schema
+from pgwake.database.statements.install import installed_schema
 from pgwake.database.url import host_name, host_urls
 from pgwake.doctor.connect import explain_refusal, without_password
 from pgwake.errors import PgwakeError
@@ -24,42 +28,83 @@ CLOCK_SECONDS = 1.0
 ROUND_TRIP_SECONDS = 0.05
 DELIVERY_SECONDS = 0.5
 LEASE_SECONDS = 10.0
-SESSIONS = 5  # of a worker process; its supervisor has one more
 
 _GRANT = re.compile(r"grant execute on function\s+([^;]*?)\s+to (\w+);")
 
 
-async def look_at_settings(settings: Settings) -> AsyncIterator[Finding]:
+@dataclass
+class Patient:
+    """What is examined.
+
+    Attributes:
+        settings: Those that a worker would have.
+        timeout: How many seconds to wait for an answer.
+        session: The session on its database, once there is one.
+    """
+
+    settings: Settings
+    timeout: float
+    session: "Connection | None" = None
+
+    @property
+    def connection(self) -> Connection:
+        """The session that the check `connect` has made."""
+        assert self.session is not None  # noqa: S101, that check is vital
+        return self.session
+
+
+Look = Callable[[Patient], AsyncIterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check: after an error of a vital one, the later ones can't be made."""
+
+    name: str
+    look: Look
+    is_vital: bool
+
+
+CHECKS: list[Check] = []
+
+
+def _check(name: str, *, is_vital: bool = False) -> Callable[[Look], Look]:
+    def add(look: Look) -> Look:
+        CHECKS.append(Check(name, look, is_vital))
+        return look
+
+    return add
+
+
+@_check("settings")
+async def _settings(patient: Patient) -> AsyncIterator[Finding]:
     """Find settings that don't go together."""
-    lease, timeout = settings.lease, settings.query_timeout
+    lease, timeout = patient.settings.lease, patient.settings.query_timeout
     if lease is not None and lease < LEASE_SECONDS:
         yield Finding(
-            "settings",
-            "warning",
-            "PGWAKE_LEASE",
+            *("settings", "warning", "PGWAKE_LEASE"),
             f"one slow renewal loses a lease of {lease:g} s",
             f"export PGWAKE_LEASE={LEASE_SECONDS:g}  # or more; 300 by default",
             lease,
         )
     if lease is not None and timeout > lease / 2:
         yield Finding(
-            "settings",
-            "warning",
-            "PGWAKE_QUERY_TIMEOUT",
+            *("settings", "warning", "PGWAKE_QUERY_TIMEOUT"),
             f"a renewal that hangs for {timeout:g} s loses a lease of {lease:g} s",
             f"export PGWAKE_QUERY_TIMEOUT={lease / 3:g}  # a third of the lease",
             timeout,
         )
 
 
-async def look_at_hosts(settings: Settings, timeout: float) -> AsyncIterator[Finding]:  # noqa: ASYNC109
+@_check("hosts")
+async def _hosts(patient: Patient) -> AsyncIterator[Finding]:
     """Ask each of several hosts what it is."""
-    urls = host_urls(settings.dsn)
+    urls = host_urls(patient.settings.dsn)
     if len(urls) < 2:
         return
     places = {}
-    answers = await asyncio.gather(*(_ask_host(url, timeout) for url in urls))
-    for url, answer in zip(urls, answers, strict=True):
+    asked = (_ask_host(url, patient.timeout / 2) for url in urls)
+    for url, answer in zip(urls, await asyncio.gather(*asked), strict=True):
         if isinstance(answer, Finding):
             yield answer
         else:
@@ -67,18 +112,14 @@ async def look_at_hosts(settings: Settings, timeout: float) -> AsyncIterator[Fin
     primaries = [host for host, is_standby in places.items() if not is_standby]
     if len(primaries) > 1:
         yield Finding(
-            "hosts",
-            "error",
-            ", ".join(primaries),
+            *("hosts", "error", ", ".join(primaries)),
             "more than one host takes writes: they are no cluster, or it has split",
             "select system_identifier from pg_control_system();  -- on each; then stop"
             " the one that should not lead",
         )
     elif places and not primaries:
         yield Finding(
-            "hosts",
-            "error",
-            ", ".join(places),
+            *("hosts", "error", ", ".join(places)),
             "no host takes writes: all that answer are standbys",
             "select pg_promote();  -- on the one that is to lead, or await a failover",
         )
@@ -96,20 +137,30 @@ async def _ask_host(url: str, timeout: float) -> doctor.Where | Finding:  # noqa
         return Finding("hosts", "warning", found.subject, found.problem, found.fix)
 
 
-async def look_at_clock(connection: Connection) -> AsyncIterator[Finding]:
+@_check("connect", is_vital=True)
+async def _connect(patient: Patient) -> AsyncIterator[Finding]:
+    """Connect, for the checks that follow."""
+    url = patient.settings.dsn
+    try:
+        # Before the check's own deadline, which knows no reason.
+        patient.session = await connect(url, NAME, 0.9 * patient.timeout)
+    except (*FAULTS, PgwakeError) as error:
+        yield explain_refusal("PGWAKE_DATABASE_URL", url, error)
+
+
+@_check("clock")
+async def _clock(patient: Patient) -> AsyncIterator[Finding]:
     """Compare the clocks, as of the quickest of five round trips."""
     trips = []
     for _ in range(5):
         here, began = datetime.now(UTC), monotonic()
-        there = await doctor.clock(connection)
+        there = await doctor.clock(patient.connection)
         seconds = monotonic() - began
         trips.append((seconds, (there - here).total_seconds() - seconds / 2))
     seconds, ahead = min(trips)
     if abs(ahead) > CLOCK_SECONDS + seconds:
         yield Finding(
-            "clock",
-            "warning",
-            "this machine",
+            *("clock", "warning", "this machine"),
             f"its clock is {abs(ahead):.1f} s {'behind' if ahead > 0 else 'ahead of'} "
             "the server's: jobs go by the server's alone, logs and dashboards by both",
             "timedatectl set-ntp true  # on whichever of the two is wrong",
@@ -117,9 +168,7 @@ async def look_at_clock(connection: Connection) -> AsyncIterator[Finding]:
         )
     if seconds > ROUND_TRIP_SECONDS:
         yield Finding(
-            "round_trip",
-            "warning",
-            "the network",
+            *("round_trip", "warning", "the network"),
             f"a round trip to the server takes {seconds * 1000:.0f} ms, and each claim "
             "is one",
             "psql \"$PGWAKE_DATABASE_URL\" -c '\\timing' -c 'select 1'  # from here; "
@@ -128,32 +177,11 @@ async def look_at_clock(connection: Connection) -> AsyncIterator[Finding]:
         )
 
 
-async def look_at_sessions(
-    connection: Connection, settings: Settings
-) -> AsyncIterator[Finding]:
-    """Find too little room for the sessions of a worker."""
-    needed = SESSIONS * settings.processes + 1
-    allowed, used = await doctor.sessions(connection)
-    if used + needed > allowed:
-        yield Finding(
-            "sessions",
-            "warning",
-            "PGWAKE_PROCESSES",
-            f"a worker of {settings.processes} processes has {needed} sessions; of the "
-            f"{allowed} that this role may have, {used} are in use by others",
-            "export PGWAKE_PROCESSES=1  # or raise max_connections, or the limit of "
-            "the role or database, or have others use a pooler",
-            needed,
-        )
-
-
-async def look_at_listening(
-    connection: Connection,
-    settings: Settings,
-    timeout: float,  # noqa: ASYNC109
-) -> AsyncIterator[Finding]:
+@_check("listen")
+async def _listen(patient: Patient) -> AsyncIterator[Finding]:
     """Have a session of the listen URL hear what this one sends, and take the time."""
-    here = await doctor.where(connection)
+    settings, timeout = patient.settings, patient.timeout
+    here = await doctor.where(patient.connection)
     if here.is_standby:
         return  # which knows no LISTEN
     is_apart = settings.listen_url is not None
@@ -166,13 +194,11 @@ async def look_at_listening(
         return
     try:
         await check_listening(listener, url, NAME, timeout)
-        seconds = await delivery_seconds(listener, connection)
+        seconds = await delivery_seconds(listener, patient.connection)
         there = await doctor.where(listener)
     except PooledError:
         yield Finding(
-            "listen",
-            "warning",
-            variable,
+            *("listen", "warning", variable),
             "a transaction pooler stands before the database, and LISTEN can't work: "
             f"jobs begin up to {settings.poll_interval:g} s late",
             "export PGWAKE_LISTEN_URL=postgresql://...  # of the server itself",
@@ -183,9 +209,7 @@ async def look_at_listening(
         listener.terminate()
     if seconds is None:
         yield Finding(
-            "listen",
-            "error",
-            variable,
+            *("listen", "error", variable),
             f"what is sent in database {here.database} at "
             f"{without_password(settings.dsn)} is not heard in database "
             f"{there.database} at {without_password(url)}",
@@ -194,48 +218,31 @@ async def look_at_listening(
         )
     elif seconds > DELIVERY_SECONDS:
         yield Finding(
-            "listen",
-            "warning",
-            variable,
+            *("listen", "warning", variable),
             f"a notification took {seconds:.1f} s: jobs begin as late",
             "select pg_notification_queue_usage();  -- and look at the server's load",
             seconds,
         )
 
 
-async def look_at_schema(connection: Connection) -> AsyncIterator[Finding]:
-    """Find a schema that this version can't use, or this role."""
-    if await doctor.may_use_schema(connection) is False:
-        role = (await doctor.where(connection)).role
-        yield _denied(role, "this role may not use the schema pgwake")
-    elif problem := schema_problem(await installed_schema(connection)):
+@_check("schema", is_vital=True)
+async def _schema(patient: Patient) -> AsyncIterator[Finding]:
+    """Find a schema that this version can't use."""
+    if problem := schema_problem(await installed_schema(patient.connection)):
         yield Finding("schema", "error", "pgwake", problem, "pgwake init")
 
 
-async def look_at_rights(connection: Connection) -> AsyncIterator[Finding]:
-    """Find what this role lacks to be a worker's."""
-    role = (await doctor.where(connection)).role
-    if names := await doctor.denied(connection):
-        yield _denied(role, f"a worker of this role may not call {', '.join(names)}")
-
-
-def _denied(role: str, problem: str) -> Finding:
-    name = role.replace('"', '""')
-    fix = f'grant pgwake_worker to "{name}";  -- once pgwake init --roles has been run'
-    return Finding("rights", "error", role, problem, fix)
-
-
-async def look_at_grants(connection: Connection) -> AsyncIterator[Finding]:
-    """Find what the three roles lack."""
-    roles, functions = granted_functions()
-    for role, names in await doctor.missing_grants(connection, roles, functions):
-        yield Finding(
-            "grants",
-            "error",
-            role,
-            f"{role} may not call {', '.join(names)}",
-            "pgwake init --roles",
-        )
+@_check("diagnose")
+async def _diagnose(patient: Patient) -> AsyncIterator[Finding]:
+    """Find what the database itself can see."""
+    settings = patient.settings
+    for finding in await doctor.diagnose(
+        patient.connection,
+        settings.processes,
+        settings.environment,
+        *granted_functions(),
+    ):
+        yield finding
 
 
 def granted_functions() -> tuple[list[str], list[str]]:
@@ -248,29 +255,3 @@ def granted_functions() -> tuple[list[str], list[str]]:
                 roles.append(role)
                 functions.append(name.strip().removeprefix("pgwake."))
     return roles, functions
-
-
-async def look_at_environment(
-    connection: Connection, settings: Settings
-) -> AsyncIterator[Finding]:
-    """Find a database of another environment."""
-    wanted = settings.environment
-    if wanted is None:
-        return
-    noted = (await get_adoption(connection)).environment
-    if noted == wanted:
-        return
-    yield Finding(
-        "environment",
-        "error",
-        "PGWAKE_ENVIRONMENT",
-        f"it is {wanted}, and the database is noted for "
-        f"{'none' if noted is None else noted}: a worker waits",
-        f"pgwake adopt --environment {shlex.quote(wanted)}  # if this is its database",
-    )
-
-
-async def diagnose(connection: Connection) -> AsyncIterator[Finding]:
-    """Find what the database itself can see."""
-    for finding in await doctor.diagnose(connection):
-        yield finding

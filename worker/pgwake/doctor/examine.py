@@ -1,15 +1,12 @@
 """What `pgwake doctor` does: every check that can be made, each within its deadline."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from time import monotonic
 
 import asyncpg
 
-from pgwake.database.connection import FAULTS, connect, describe
-from pgwake.doctor import checks as checkup
-from pgwake.doctor.connect import explain_refusal
-from pgwake.errors import PgwakeError
+from pgwake.database.connection import FAULTS, describe
+from pgwake.doctor.checks import CHECKS, Check, Patient
 from pgwake.finding import SEVERITIES, Finding
 from pgwake.settings import Settings
 
@@ -33,8 +30,7 @@ class Examination:
         self.checks: list[str] = []
         self.findings: list[Finding] = []
         self.seconds = 0.0
-        self._settings = settings
-        self._timeout = min(settings.query_timeout, CHECK_SECONDS)
+        self._patient = Patient(settings, min(settings.query_timeout, CHECK_SECONDS))
 
     async def run(self) -> None:
         """Make all checks that can be made; a failure is a finding, too."""
@@ -56,49 +52,34 @@ class Examination:
         self.findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
 
     async def _run(self) -> None:
-        settings = self._settings
-        await self._check("settings", checkup.look_at_settings(settings))
-        await self._check("hosts", checkup.look_at_hosts(settings, self._timeout / 2))
-        self.checks.append("connect")
         try:
-            session = await connect(settings.dsn, checkup.NAME, self._timeout)
-        except (*FAULTS, PgwakeError) as error:
-            refusal = explain_refusal("PGWAKE_DATABASE_URL", settings.dsn, error)
-            self.findings.append(refusal)
-            return
-        try:
-            await self._check("clock", checkup.look_at_clock(session))
-            await self._check("sessions", checkup.look_at_sessions(session, settings))
-            await self._check(
-                "listen", checkup.look_at_listening(session, settings, self._timeout)
-            )
-            if await self._check("schema", checkup.look_at_schema(session)):
-                await self._check("rights", checkup.look_at_rights(session))
-                await self._check("grants", checkup.look_at_grants(session))
-                await self._check(
-                    "environment", checkup.look_at_environment(session, settings)
-                )
-                await self._check("diagnose", checkup.diagnose(session))
+            for check in CHECKS:
+                is_passed = await self._make(check)
+                if check.is_vital and not is_passed:
+                    return
         finally:
-            session.terminate()
+            if self._patient.session is not None:
+                self._patient.session.terminate()
 
-    async def _check(self, name: str, found: AsyncIterator[Finding]) -> bool:
+    async def _make(self, check: Check) -> bool:
         """Make a check within its deadline; whether it has found no error."""
-        self.checks.append(name)
+        self.checks.append(check.name)
         before = len(self.findings)
+        timeout = self._patient.timeout
         try:
-            async with asyncio.timeout(self._timeout):
-                async for finding in found:
+            async with asyncio.timeout(timeout):
+                async for finding in check.look(self._patient):
                     self.findings.append(finding)
         except TimeoutError:
-            self.findings.append(_unanswered(name, self._timeout))
+            self.findings.append(_unanswered(check.name, timeout))
         except FAULTS as error:
-            self.findings.append(_unanswered(name, error))
+            self.findings.append(_unanswered(check.name, error))
         return not any(f.severity == "error" for f in self.findings[before:])
 
 
 def _unanswered(name: str, reason: float | Exception) -> Finding:
     """Return the finding that a check could not be made."""
+    check = "unanswered"
     problem = f"the check {name} has got no answer"
     if isinstance(reason, float):
         problem += f" within {reason:g} s"
@@ -110,5 +91,6 @@ def _unanswered(name: str, reason: float | Exception) -> Finding:
         problem += f": {describe(reason)}"
         fix = "pgwake doctor  # once more"
         if isinstance(reason, asyncpg.InsufficientPrivilegeError):
+            check = "rights"
             fix = "pgwake init --roles  # then grant pgwake_worker to this role"
-    return Finding("unanswered", "error", name, problem, fix)
+    return Finding(check, "error", name, problem, fix)

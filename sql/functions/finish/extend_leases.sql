@@ -18,28 +18,14 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
-#variable_conflict use_column
 declare
   v_now timestamptz := pgwake.now();
+  v_locked bigint[] := pgwake.lock_held_jobs(extend_leases.job_ids, extend_leases.lease_ids);
 begin
-  perform pgwake.check_leases(extend_leases.job_ids, extend_leases.lease_ids);
   if extend_leases.lease not between interval '1 second' and interval '1 day' then
     perform pgwake.raise_invalid(
       format('lease is %s', extend_leases.lease), 'Use an interval from 1 second to 1 day.');
   end if;
-
-  with mine as materialized (
-    select u.id
-    from unnest(extend_leases.job_ids, extend_leases.lease_ids) as u(id, lease_id)
-    where u.lease_id = (select j.lease_id from pgwake.jobs_live as j where j.id = u.id)
-  ),
-  locked as materialized (
-    select j.id
-    from pgwake.jobs_live as j
-    where j.id = any (array(select mine.id from mine)) and j.lease_id = any (extend_leases.lease_ids)
-    order by j.id
-    for no key update skip locked
-  )
   update pgwake.jobs_live as j
   set lease_expires_at = greatest(
     j.lease_expires_at,
@@ -47,24 +33,8 @@ begin
       extend_leases.lease,
       (select q.lease from pgwake.queues as q where q.name = j.queue),
       interval '5 minutes'))
-  where j.id = any (array(select locked.id from locked));
-
-  return array(
-    select
-      case
-        when j.lease_id = u.lease_id and j.cancel_requested_at is not null then 'cancel_requested'
-        when j.lease_id = u.lease_id then 'extended'
-        when j.id is null and pgwake.lease_outcome(u.id, u.lease_id) = 'no_such_job' then 'no_such_job'
-        else 'lease_lost'
-      end
-    from unnest(extend_leases.job_ids, extend_leases.lease_ids) with ordinality as u(id, lease_id, place)
-    left join lateral (
-      select l.id, l.lease_id, l.cancel_requested_at
-      from pgwake.jobs_live as l where l.id = u.id
-      offset 0
-    ) as j on true
-    order by u.place
-  );
+  where j.id = any (v_locked);
+  return pgwake.held_outcomes(extend_leases.job_ids, extend_leases.lease_ids, 'extended', null);
 end
 $$;
 

@@ -10,6 +10,8 @@
 \ir complete_job.sql
 \ir fail_jobs.sql
 \ir fail_job.sql
+\ir lock_held_jobs.sql
+\ir held_outcomes.sql
 \ir extend_leases.sql
 \ir set_progresses.sql
 \ir set_progress.sql

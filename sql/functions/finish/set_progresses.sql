@@ -28,10 +28,9 @@ as $$
 declare
   v_audience pgwake.audience := pgwake.get_audience();
   v_bytes int;
-  v_noted bigint[];
+  v_locked bigint[] := pgwake.lock_held_jobs(set_progresses.job_ids, set_progresses.lease_ids);
   v_events text[];
 begin
-  perform pgwake.check_leases(set_progresses.job_ids, set_progresses.lease_ids);
   if cardinality(set_progresses.progresses) is distinct from cardinality(set_progresses.job_ids) then
     perform pgwake.raise_invalid(
       format('%s job ids but %s progresses', cardinality(set_progresses.job_ids),
@@ -46,50 +45,20 @@ begin
       'Use at most 4096 bytes of JSON text: progress is for people to look at.');
   end if;
 
-  with mine as materialized (
-    select u.id, u.progress
-    from unnest(set_progresses.job_ids, set_progresses.lease_ids, set_progresses.progresses)
-      as u(id, lease_id, progress)
-    where u.lease_id = (select j.lease_id from pgwake.jobs_live as j where j.id = u.id)
-  ),
-  locked as materialized (
-    select j.id
-    from pgwake.jobs_live as j
-    where j.id = any (array(select mine.id from mine)) and j.lease_id = any (set_progresses.lease_ids)
-    order by j.id
-    for no key update skip locked
-  ),
-  noted as (
+  with noted as (
     update pgwake.jobs_live as j
-    set progress = m.progress
-    from mine as m
-    where m.id = j.id and j.id = any (array(select locked.id from locked))
+    set progress = u.progress
+    from unnest(set_progresses.job_ids, set_progresses.progresses) as u(id, progress)
+    where u.id = j.id and j.id = any (v_locked)
     returning j.id, j.queue, j.kind, j.progress
   )
-  select array_agg(n.id),
-    array_agg(json_build_object('id', n.id, 'queue', n.queue, 'kind', n.kind, 'progress', n.progress)::text)
-      filter (where pgwake.is_announced(n.queue, v_audience))
-  into v_noted, v_events
+  select array_agg(json_build_object('id', n.id, 'queue', n.queue, 'kind', n.kind, 'progress', n.progress)::text)
+    filter (where pgwake.is_announced(n.queue, v_audience))
+  into v_events
   from noted as n;
   perform pg_notify('job_progress', e.event) from unnest(v_events) as e(event);
 
-  return array(
-    select
-      case
-        when j.lease_id = u.lease_id and u.id <> all (coalesce(v_noted, '{}')) then 'skipped'
-        when j.lease_id = u.lease_id and j.cancel_requested_at is not null then 'cancel_requested'
-        when j.lease_id = u.lease_id then 'noted'
-        when j.id is null and pgwake.lease_outcome(u.id, u.lease_id) = 'no_such_job' then 'no_such_job'
-        else 'lease_lost'
-      end
-    from unnest(set_progresses.job_ids, set_progresses.lease_ids) with ordinality as u(id, lease_id, place)
-    left join lateral (
-      select l.id, l.lease_id, l.cancel_requested_at
-      from pgwake.jobs_live as l where l.id = u.id
-      offset 0
-    ) as j on true
-    order by u.place
-  );
+  return pgwake.held_outcomes(set_progresses.job_ids, set_progresses.lease_ids, 'noted', v_locked);
 end
 $$;
 

@@ -2,6 +2,7 @@
 \ir cron_problem.sql
 \ir schedule.sql
 \ir unschedule.sql
+\ir set_schedule_paused.sql
 \ir pause_schedule.sql
 \ir resume_schedule.sql
 \ir list_schedules.sql

@@ -5,22 +5,11 @@
 -- has. Rides schedules_pkey.
 create or replace function pgwake.pause_schedule(name text)
 returns boolean
-language plpgsql volatile
+language sql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-begin
-  update pgwake.schedules as s set is_paused = true, next_at = null
-  where s.name = pause_schedule.name and not s.is_paused;
-  if found then
-    return true;
-  end if;
-  if not exists (select from pgwake.schedules as s where s.name = pause_schedule.name) then
-    perform pgwake.raise_invalid(
-      format('no schedule is named %L', pause_schedule.name), 'Use a name of list_schedules().');
-  end if;
-  return false;
-end
+  select pgwake.set_schedule_paused(pause_schedule.name, true)
 $$;
 
 comment on function pgwake.pause_schedule is

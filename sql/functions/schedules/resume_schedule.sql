@@ -4,22 +4,11 @@
 -- schedules_pkey.
 create or replace function pgwake.resume_schedule(name text)
 returns boolean
-language plpgsql volatile
+language sql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-begin
-  update pgwake.schedules as s set is_paused = false, updated_at = pgwake.now()
-  where s.name = resume_schedule.name and s.is_paused;
-  if found then
-    return true;
-  end if;
-  if not exists (select from pgwake.schedules as s where s.name = resume_schedule.name) then
-    perform pgwake.raise_invalid(
-      format('no schedule is named %L', resume_schedule.name), 'Use a name of list_schedules().');
-  end if;
-  return false;
-end
+  select pgwake.set_schedule_paused(resume_schedule.name, false)
 $$;
 
 comment on function pgwake.resume_schedule is

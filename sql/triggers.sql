@@ -18,7 +18,7 @@ end
 $$;
 
 comment on function pgwake.before_insert_jobs is
-  'Has a job with parents or a concurrency key wait.';
+  'Internal: has a job with parents or a concurrency key wait.';
 revoke all on function pgwake.before_insert_jobs from public;
 
 -- Checks the payloads of kinds that are to be checked, gives jobs of priority 0 their
@@ -146,7 +146,7 @@ end
 $$;
 
 comment on function pgwake.after_insert_jobs is
-  'Checks, counts, wakes and announces after an INSERT into pgwake.jobs.';
+  'Internal: checks, counts, wakes and announces after an INSERT into pgwake.jobs.';
 revoke all on function pgwake.after_insert_jobs from public;
 
 -- Counts what people's own statements on pgwake.jobs take away (-1) or bring (1), and
@@ -189,7 +189,7 @@ end
 $$;
 
 comment on function pgwake.after_change_jobs is
-  'Counts and flags children after an UPDATE or DELETE of pgwake.jobs.';
+  'Internal: counts and flags children after an UPDATE or DELETE of pgwake.jobs.';
 revoke all on function pgwake.after_change_jobs from public;
 
 -- A leaf that was truncated, by retention or by hand, is empty: so are its sums. Its
@@ -241,7 +241,7 @@ end
 $$;
 
 comment on function pgwake.after_truncate_jobs is
-  'Counts after a TRUNCATE of a leaf of pgwake.jobs.';
+  'Internal: counts after a TRUNCATE of a leaf of pgwake.jobs.';
 revoke all on function pgwake.after_truncate_jobs from public;
 
 -- A resumed queue or a changed policy may make jobs runnable.
@@ -262,7 +262,7 @@ end
 $$;
 
 comment on function pgwake.after_change_queues is
-  'Wakes a queue whose policy has changed.';
+  'Internal: wakes a queue whose policy has changed.';
 revoke all on function pgwake.after_change_queues from public;
 
 create or replace function pgwake.after_change_limits()
@@ -279,7 +279,7 @@ end
 $$;
 
 comment on function pgwake.after_change_limits is
-  'Flags a concurrency key whose limit has changed.';
+  'Internal: flags a concurrency key whose limit has changed.';
 revoke all on function pgwake.after_change_limits from public;
 
 -- Inside a block: "create or replace trigger" would lock out writers on every run of

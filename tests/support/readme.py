@@ -24,35 +24,6 @@ _SIGNATURE = re.compile(
     re.DOTALL,
 )
 _COMMENT = re.compile(r"comment on function pgwake\.\w+ is\s+'(.*)';", re.DOTALL)
-_INTERNAL = {
-    "after_change_jobs",
-    "after_change_limits",
-    "after_change_queues",
-    "after_insert_jobs",
-    "after_truncate_jobs",
-    "analyze_jobs",
-    "announce",
-    "append_error",
-    "notify_lock_key",
-    "check_cursor",
-    "claim_cost",
-    "dead_bands",
-    "pass_duty",
-    "session_cursors",
-    "apply_retention",
-    "before_insert_jobs",
-    "check_leases",
-    "finished_slot",
-    "fold_counts",
-    "get_audience",
-    "is_notify_lock_held",
-    "is_watched",
-    "lease_outcome",
-    "raise_invalid",
-    "raise_outcome",
-    "wake",
-    "status_event",
-}
 
 
 def settings_table() -> str:
@@ -103,7 +74,7 @@ def sql_table() -> str:
         assert comment is not None, f"{path.name} has no comment"
         name, arguments, answer = signature.groups()
         what = re.sub(r"'\s+'", "", comment[1].partition("';")[0]).replace("''", "'")
-        if name in _INTERNAL or what.startswith("Internal:"):
+        if what.startswith("Internal:"):
             continue
         arguments = re.sub(r"\s*--.*", "", arguments)
         rows.append(

@@ -15,5 +15,5 @@ end
 $$;
 
 comment on function pgwake.finished_slot is
-  'The leaf of pgwake.jobs_finished for a job that finishes now.';
+  'Internal: the leaf of pgwake.jobs_finished for a job that finishes now.';
 revoke all on function pgwake.finished_slot from public;

@@ -9,5 +9,5 @@ begin
 end
 $$;
 
-comment on function pgwake.raise_invalid is 'Raises PW003, invalid argument.';
+comment on function pgwake.raise_invalid is 'Internal: raises PW003, invalid argument.';
 revoke all on function pgwake.raise_invalid from public;

@@ -12,5 +12,5 @@ begin
 end
 $$;
 
-comment on function pgwake.announce is 'Sends job_status_changed events at commit.';
+comment on function pgwake.announce is 'Internal: sends job_status_changed events at commit.';
 revoke all on function pgwake.announce from public;

@@ -27,5 +27,5 @@ end
 $$;
 
 comment on function pgwake.get_audience is
-  'Who hears of status events: all queues'' but the exceptions, or the exceptions''.';
+  'Internal: who hears of status events: all queues'' but the exceptions, or the exceptions''.';
 revoke all on function pgwake.get_audience from public;

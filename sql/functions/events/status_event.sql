@@ -13,5 +13,5 @@ as $$
 $$;
 
 comment on function pgwake.status_event is
-  'The payload of a job_status_changed notification.';
+  'Internal: the payload of a job_status_changed notification.';
 revoke all on function pgwake.status_event from public;

@@ -26,5 +26,5 @@ as $$
 $$;
 
 comment on function pgwake.append_error is
-  'A job''s errors with one more failed attempt.';
+  'Internal: a job''s errors with one more failed attempt.';
 revoke all on function pgwake.append_error from public;

@@ -34,5 +34,5 @@ end
 $$;
 
 comment on function pgwake.check_leases is
-  'Refuses arrays that a batch function can''t pair up.';
+  'Internal: refuses arrays that a batch function can''t pair up.';
 revoke all on function pgwake.check_leases from public;

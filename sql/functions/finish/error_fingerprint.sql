@@ -44,5 +44,5 @@ end
 $$;
 
 comment on function pgwake.error_fingerprint is
-  'What errors of one cause have in common: a hash of kind and normalised message.';
+  'Internal: what errors of one cause have in common: a hash of kind and normalised message.';
 revoke all on function pgwake.error_fingerprint from public;

@@ -23,5 +23,5 @@ as $$
 $$;
 
 comment on function pgwake.lease_outcome is
-  'What became of a job, seen from one of its leases.';
+  'Internal: what became of a job, seen from one of its leases.';
 revoke all on function pgwake.lease_outcome from public;

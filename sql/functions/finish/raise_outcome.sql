@@ -21,5 +21,5 @@ end
 $$;
 
 comment on function pgwake.raise_outcome is
-  'Raises PW001 or PW002 for no_such_job or lease_lost.';
+  'Internal: raises PW001 or PW002 for no_such_job or lease_lost.';
 revoke all on function pgwake.raise_outcome from public;

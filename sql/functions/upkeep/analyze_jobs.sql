@@ -32,5 +32,5 @@ end
 $$;
 
 comment on function pgwake.analyze_jobs is
-  'Refreshes the statistics of leaves that changed much; returns how many.';
+  'Internal: refreshes the statistics of leaves that changed much; returns how many.';
 revoke all on function pgwake.analyze_jobs from public;

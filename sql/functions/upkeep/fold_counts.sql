@@ -89,5 +89,5 @@ end
 $$;
 
 comment on function pgwake.fold_counts is
-  'Folds pgwake.counts; returns how many rows it took in.';
+  'Internal: folds pgwake.counts; returns how many rows it took in.';
 revoke all on function pgwake.fold_counts from public;

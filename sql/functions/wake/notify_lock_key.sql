@@ -8,5 +8,5 @@ as $$
   select pg_catalog.hashtextextended(queue, 1885828972) operator(pg_catalog.&) -2::bigint
 $$;
 
-comment on function pgwake.notify_lock_key is 'The advisory lock key of a queue''s notify lock.';
+comment on function pgwake.notify_lock_key is 'Internal: the advisory lock key of a queue''s notify lock.';
 revoke all on function pgwake.notify_lock_key from public;

@@ -14,5 +14,5 @@ end
 $$;
 
 comment on function pgwake.pass_duty is
-  'Tells who sleeps on a queue that nobody may be on duty.';
+  'Internal: tells who sleeps on a queue that nobody may be on duty.';
 revoke all on function pgwake.pass_duty from public;

@@ -30,5 +30,5 @@ begin
 end
 $$;
 
-comment on function pgwake.wake is 'Wakes who sleeps on a queue at commit.';
+comment on function pgwake.wake is 'Internal: wakes who sleeps on a queue at commit.';
 revoke all on function pgwake.wake from public;

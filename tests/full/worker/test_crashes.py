@@ -10,11 +10,20 @@ from time import monotonic
 import pytest
 from structlog.testing import capture_logs
 
+from pgwake import Job, Registry
+from pgwake.engine import quarantine
 from pgwake.names import new_worker_name
 from pgwake.supervise.supervisor import Supervisor
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert
-from support.worker.helpers import all_ended, ended, in_status, reasons, settings
+from support.worker.helpers import (
+    all_ended,
+    embedded,
+    ended,
+    in_status,
+    reasons,
+    settings,
+)
 from support.worker.metrics import Samples, fetch
 from support.worker.processes import Diary, StartProcess, gone
 
@@ -93,24 +102,47 @@ async def test_a_suspect_runs_in_a_process_of_its_own_that_ends_after_it(
     assert entry["pid"] == quarantine["pid"] != worker.children[0]
 
 
-async def test_an_embedded_worker_runs_suspects_when_nothing_else_runs(
-    connection: Connection,
-    start_application: StartProcess,
-    diary: Diary,
-    tmp_path: Path,
+async def test_no_job_of_an_embedded_worker_waits_for_a_suspect(
+    connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go = tmp_path / "go"
-    neighbour = await insert(connection, "hold", payload={"until": str(go)})
-    suspect = await insert(connection, "note", crash_count=2)
-    await start_application(poll_interval=0.2)
-    await diary.has(job=neighbour, event="start")
-    later = await insert(connection, "note")
-    go.touch()
-    for job_id in (neighbour, suspect, later):
-        assert (await ended(connection, job_id))["status"] == "completed"
+    registry, done = Registry(), {"until": "done"}
+    events = {name: asyncio.Event() for name in ("a", "b", "done")}
+    events["done"].set()
+    order: list[int] = []
 
-    order = [(entry["job"], entry["event"]) for entry in diary.entries()]
-    assert order.index((neighbour, "end")) < order.index((suspect, "start"))
+    @registry.job("hold")
+    async def hold(job: Job, until: str) -> None:
+        order.append(job.id)
+        await events[until].wait()
+
+    async def quick_one() -> None:
+        await ended(connection, await insert(connection, "hold", payload=done))
+
+    neighbour = await insert(connection, "hold", payload={"until": "a"})
+    async with embedded(database, registry, poll_interval=0.1):
+        await wait_for(lambda: neighbour in order)
+        suspects = [
+            await insert(connection, "hold", payload={"until": until}, crash_count=2)
+            for until in ("b", "done")
+        ]
+        await quick_one()  # while the suspect waits for an idle moment
+        assert not set(suspects) & set(order)
+        events["a"].set()
+        await wait_for(lambda: suspects[0] in order)
+        await quick_one()  # while it runs
+        assert suspects[1] not in order  # suspects run one at a time
+        events["b"].set()
+        for job_id in suspects:
+            assert (await ended(connection, job_id))["status"] == "completed"
+
+        # One that is due for long does not wait for an idle moment.
+        monkeypatch.setattr(quarantine, "PATIENCE_SECONDS", 0.0)
+        events["a"].clear()
+        neighbour = await insert(connection, "hold", payload={"until": "a"})
+        await wait_for(lambda: neighbour in order)
+        suspect = await insert(connection, "hold", payload=done, crash_count=2)
+        await ended(connection, suspect)
+        events["a"].set()
 
 
 async def test_a_supervisor_gives_back_only_what_its_own_child_had(

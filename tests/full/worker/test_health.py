@@ -112,7 +112,6 @@ async def test_who_has_all_slots_busy_or_drains_is_alive(
     async def slow() -> None:
         await go.wait()
 
-    # A suspect runs alone: all claims wait for it.
     job_id = await insert(connection, "slow", crash_count=crash_count)
     async with impatient(database, port, registry, queues="default:1") as worker:
         await answers(port, "/readyz", 200)

@@ -90,6 +90,7 @@ class Assembly:
         self.quarantine = Quarantine(
             self.claimers,
             self.chores,
+            held_jobs=self.held_jobs,
             claim_lock=self.database_fit.lock,
             poll_interval=settings.poll_interval,
         )

@@ -121,10 +121,10 @@ class Claimer:
             elif not (claim.jobs and claim.leaves_due):
                 await self._rest(claim)
 
-    async def claim_suspect(self) -> bool:
-        """Claim one job that crashed twice or more; whether there was one due."""
-        claim = await self._claim(1, suspects=True)
-        return claim is not None and bool(claim.jobs)
+    async def claim_suspect(self) -> Job | None:
+        """Claim a job that crashed twice or more, if one is due."""
+        claimed = await self._claim(1, suspects=True)
+        return claimed[1][0] if claimed and claimed[1] else None
 
     async def _look(self, count: int) -> Claim | None:
         """Claim in turn with the others; who can't is not the one to be woken.
@@ -138,13 +138,16 @@ class Claimer:
         try:
             self.heartbeat.rest()
             async with self._claim_lock:
-                return None if self._stopping else await self._claim(count)
+                claimed = None if self._stopping else await self._claim(count)
+                return claimed and claimed[0]
         finally:
             self._claim_seconds = monotonic() - started
             slow.cancel()
             self.heartbeat.beat()
 
-    async def _claim(self, count: int, *, suspects: bool = False) -> Claim | None:
+    async def _claim(
+        self, count: int, *, suspects: bool = False
+    ) -> tuple[Claim, list[Job]] | None:
         """Claim, and hand over to the slots; None if the database refuses."""
         started = monotonic()
         try:
@@ -178,7 +181,7 @@ class Claimer:
         self._held_jobs.take(jobs)
         self._metrics.claimed(jobs)
         self.ready_jobs.put(jobs)
-        return claim
+        return claim, jobs
 
     async def _room(self) -> int:
         """Wait until a claim is worth it; how many jobs to ask for."""

@@ -44,10 +44,10 @@ class Worker:
 
     It then has no supervisor: nobody gives its jobs back at once when it dies (their
     leases run out instead), kills it when it is stuck, or ends it over a handler that
-    can't be stopped. Jobs that crashed twice run only while it has nothing else to do.
-    And one that starts on a database that does not fit raises, so that the application
-    hears of it; under the supervisor it waits. While they work both wait: see
-    DatabaseFit.
+    can't be stopped. Jobs that crashed twice run one at a time, when nothing else runs
+    or after a minute. And one that starts on a database that does not fit raises, so
+    that the application hears of it; under the supervisor it waits. While they work
+    both wait: see DatabaseFit.
 
     Args:
         settings: What to work on.

@@ -74,6 +74,63 @@ async def test_nothing_that_a_block_sets_is_there_in_the_next(
     assert seen[0][2] == "15s"
 
 
+SPOILS = (
+    "deallocate all",
+    "rollback; discard all; begin",
+    "prepare mine as select 1",
+    "listen mine",
+    "select set_config('search_path', 'nowhere', false)",
+    "create temporary table mine ()",
+    "declare mine cursor with hold for select 1",
+    "set session characteristics as transaction read only",
+    "select pg_advisory_lock(1)",
+    "select pg_terminate_backend(pg_backend_pid())",
+    "deallocate one",
+    "codec",
+)
+
+
+async def test_a_session_that_a_handler_has_spoilt_harms_no_other_job(
+    connection: Connection, database: str
+) -> None:
+    registry = Registry()
+
+    @registry.job("spoil", max_attempts=1)
+    async def spoil(job: Job, how: str) -> None:
+        async with job.transaction() as transaction:
+            if how == "codec":
+                await transaction.set_type_codec(
+                    "jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads
+                )
+                return
+            if how == "deallocate one":
+                await transaction.fetch("select 1")
+                how = await transaction.fetchval(
+                    "select format('deallocate %I', name)"
+                    " from pg_prepared_statements where statement = 'select 1'"
+                )
+            await transaction.execute(how)
+            if "all" in how or how.startswith("deallocate"):
+                await transaction.fetch("select 1")
+
+    @registry.job("look", max_attempts=1)
+    async def look(job: Job) -> None:
+        async with job.transaction() as transaction:
+            await transaction.fetch("select 1")
+            job.set_result(
+                await transaction.fetchval("select '{\"a\": 1}'::jsonb"),
+            )
+
+    async with embedded(database, registry, transaction_sessions=1):
+        for how in SPOILS:
+            await ended(connection, await insert(connection, "look"))
+            await ended(
+                connection, await insert(connection, "spoil", payload={"how": how})
+            )
+            row = await ended(connection, await insert(connection, "look"))
+            assert (row["status"], row["result"]) == ("completed", '{"a": 1}'), how
+
+
 async def test_a_codec_for_jsonb_does_not_disturb_the_result(
     connection: Connection, database: str
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
+from pgwake import forks
 from pgwake.database.url import host_urls, must_write
 from pgwake.errors import UnusableUrlError
 
@@ -73,14 +74,30 @@ $$
 # failure, deadlock, lock not available, read-only (a demoted primary), idle time-out.
 _TRANSIENT = ("08", "53", "57", "58", "40001", "40P01", "55P03", "25006", "25P03")
 
-# What a session's user may have left in it; as discard all, but for what is prepared.
+# What a session's user may have left in it; as discard all, but for what asyncpg has
+# prepared. Should that be gone, this is refused with 26000.
+_KEEP = "prepare pgwake_kept as select"
 _RESET = """
 set session authorization default;
+execute pgwake_kept;
 reset all;
 close all;
 unlisten *;
 select pg_advisory_unlock_all();
 discard temp;
+discard sequences;
+do $$
+declare
+  v_name text;
+begin
+  for v_name in
+    select s.name from pg_catalog.pg_prepared_statements as s
+    where s.from_sql and s.name <> 'pgwake_kept'
+  loop
+    execute pg_catalog.format('deallocate %I', v_name);
+  end loop;
+end
+$$;
 """
 
 # As _SESSION has them on the server's side; what the system lacks is left out.
@@ -95,22 +112,49 @@ MAX_BACKOFF_SECONDS = 2.0
 HOST_SECONDS = 1.0  # for which a host may be silent until the next is asked too
 
 
+class SpoiltSessionError(asyncpg.InterfaceError):
+    """A handler has set something in a session that nobody can take back."""
+
+
 class _Connection(asyncpg.Connection):
     """A session that is lost, and says so, a minute after its server's machine is."""
 
-    __slots__ = ()
+    __slots__ = ("_socket", "is_spoilt")
 
     def __init__(
         self, protocol: Any, transport: asyncio.Transport, *arguments: Any
     ) -> None:
         super().__init__(protocol, transport, *arguments)
-        opened: socket.socket | None = transport.get_extra_info("socket")
-        if opened is None or opened.family == socket.AF_UNIX:
+        opened: socket.socket = transport.get_extra_info("socket")
+        self._socket = opened
+        self.is_spoilt = False  # its user has set what can't be found and taken back
+        forks.withhold(self)
+        if opened.family == socket.AF_UNIX:
             return
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE.items():
             if hasattr(socket, name):
                 opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+    def fileno(self) -> int:
+        """Return the descriptor of its socket; -1 when it is closed."""
+        return self._socket.fileno()
+
+    async def set_type_codec(self, *arguments: Any, **options: Any) -> None:
+        self.is_spoilt = True
+        await super().set_type_codec(*arguments, **options)
+
+    async def set_builtin_type_codec(self, *arguments: Any, **options: Any) -> None:
+        self.is_spoilt = True
+        await super().set_builtin_type_codec(*arguments, **options)
+
+    def add_termination_listener(self, callback: Any) -> None:
+        self.is_spoilt = True
+        super().add_termination_listener(callback)
+
+    def add_query_logger(self, callback: Any) -> None:
+        self.is_spoilt = True
+        super().add_query_logger(callback)
 
 
 class _PooledConnection(_Connection):
@@ -267,8 +311,21 @@ async def connect(
         return await open_session(dsn, name, timeout, writes=writes, pooled=True)
 
 
+async def lend(connection: Connection) -> None:
+    """Note in a session of connect() what reset() looks for."""
+    if not is_pooled(connection):
+        await connection.execute(_KEEP)
+
+
 async def reset(connection: Connection, timeout: float) -> None:  # noqa: ASYNC109
-    """Make a session of connect() as it was, whatever its user has set in it."""
+    """Make a session that was lent as it was, whatever its user has set in it.
+
+    Raises:
+        SpoiltSessionError: It can't be.
+        asyncpg.PostgresError: Nor can it, or it is lost.
+    """
+    if getattr(connection, "is_spoilt", False):
+        raise SpoiltSessionError("the session is spoilt")
     if not is_pooled(connection):
         await connection.execute(_RESET + _session(connection, timeout))
 

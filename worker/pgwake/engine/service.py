@@ -129,7 +129,9 @@ class Service:
             raise
 
     async def _connect(self, *_: Any, **__: Any) -> Connection:
-        return await connections.connect(self._dsn, self._name, self.timeout)
+        connection = await connections.connect(self._dsn, self._name, self.timeout)
+        await connections.lend(connection)
+        return connection
 
     async def release(self, connection: Connection) -> None:
         """Take one back; one that can't be used again is closed."""

@@ -19,6 +19,8 @@ from pgwake.jobs.job import Completion, Isolation, Job
 log = structlog.get_logger()
 
 _LOST = ("PW001", "PW002")
+# A statement that asyncpg has prepared is gone: the block has deallocated it.
+_UNPREPARED = "26000"
 
 
 class Pool(Protocol):
@@ -99,6 +101,8 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if getattr(error, "sqlstate", None) == _UNPREPARED:
+            _terminate(self._connection)
         # One that was told to stop, and swallowed that, is never done.
         counts = error is None and not self._job.should_stop
         await _outlast(self._complete if counts else self._roll_back)
@@ -127,6 +131,8 @@ class Transaction:
                 )
         except Exception as error:
             await self._undo()
+            if getattr(error, "sqlstate", None) == _UNPREPARED:
+                _terminate(self._connection)
             if isinstance(error, asyncpg.PostgresError) and error.sqlstate in _LOST:
                 raise self._lease_lost() from error
             raise

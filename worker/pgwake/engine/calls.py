@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
+from pgwake import forks
 from pgwake.jobs.job import Job
 from pgwake.jobs.registry import Handler
 from pgwake.jsontext import dumps
@@ -90,3 +91,5 @@ def _in_thread(
         return function(**arguments)
     except BaseException as error:  # noqa: BLE001, it is raised again in the slot
         raised.append(error)
+    finally:
+        forks.leave_if_forked()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from pgwake import forks
 from pgwake.engine.calls import Calls
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.ready_jobs import ReadyJobs
@@ -164,6 +165,7 @@ class Runner:
                 raise
             end = error
         finally:
+            forks.leave_if_forked()
             job.task = None
             self.running.discard(job)
         self._end(job, monotonic() - started, end)
@@ -243,6 +245,7 @@ class Runner:
                 raise
             ends = [error] * len(jobs)
         finally:
+            forks.leave_if_forked()
             for job in jobs:
                 job.task = None
             self.running.difference_update(jobs)
@@ -321,7 +324,8 @@ class Runner:
                 self._finisher.fail(job, seconds, "cancelled", reason="cancelled")
             case "shutdown":
                 started = job.started_at is not None
-                self._finisher.release(job, "shutdown" if started else "unstarted")
+                reason = "shutdown" if started else "unstarted"
+                self._finisher.release(job, reason, seconds)
             case _:
                 self._finisher.drop(job, seconds)
 

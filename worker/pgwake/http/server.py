@@ -9,6 +9,7 @@ from errno import EADDRNOTAVAIL
 import uvicorn
 from starlette.applications import Starlette
 
+from pgwake import forks
 from pgwake.errors import ConfigurationError
 
 
@@ -38,6 +39,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise ConfigurationError(
             f"HTTP can't listen on {host} port {port} ({error.strerror}): {remedy}"
         ) from None
+    forks.withhold(listening)
     return listening
 
 

@@ -19,6 +19,7 @@ from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
+from pgwake import forks
 from pgwake.jobs.job import Job
 from pgwake.jobs.outcomes import Discard, Retry
 from pgwake.kinds import orphan_killer
@@ -66,6 +67,8 @@ class OrphanKiller:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        assert self._process.stdin is not None  # noqa: S101
+        forks.withhold(self._process.stdin)
         self._write("".join(f"+{group}\n" for group in self._groups))
 
     def _write(self, lines: str) -> None:

@@ -19,6 +19,7 @@ from io import BufferedRWPair
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pgwake import forks
 from pgwake.jobs.job import Job
 from pgwake.jobs.location import Location
 from pgwake.jobs.outcomes import Snooze
@@ -124,6 +125,7 @@ def main() -> None:
         socket.socket(fileno=fd) as link,
         link.makefile("rwb") as stream,
     ):
+        forks.withhold(link)
         link.set_inheritable(False)
         order: Order = pickle.load(stream)  # noqa: S301, from our own parent
         sys.path[:] = order.path
@@ -145,7 +147,10 @@ def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
         begin()
         with tracing.continued(call.trace):
             arguments = signature.bind(call.job.payload_text, call.job)
-            value = function(**arguments)
+            try:
+                value = function(**arguments)
+            finally:
+                forks.leave_if_forked()
         result = None if value is None else dumps(value)
     except MemoryError as error:
         return Answer(problem=memory.exceeded(error), is_spent=True)

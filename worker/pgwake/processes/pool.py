@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
+from pgwake import forks
 from pgwake.jobs.job import Job
 from pgwake.jobs.problem import ReportedError
 from pgwake.jobs.registry import Handler
@@ -152,6 +153,7 @@ class _Process:
     async def start(cls, order: Order) -> Self:
         """Start one, in a group of its own with whatever its handlers start."""
         ours, theirs = socket.socketpair()
+        forks.withhold(ours)
         try:
             with theirs:
                 process = await asyncio.create_subprocess_exec(

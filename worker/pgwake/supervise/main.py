@@ -8,13 +8,14 @@ import signal
 import sys
 import threading
 from collections.abc import Coroutine
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import structlog
 
+from pgwake import forks
 from pgwake.database.statements.upkeep import Crashed
 from pgwake.engine.worker import Worker, import_handlers
-from pgwake.errors import EXIT_CONFIG, ConfigurationError
+from pgwake.errors import EXIT_CONFIG, EXIT_START, ConfigurationError
 from pgwake.jobs.registry import registry
 from pgwake.observe import logs
 from pgwake.settings import Settings
@@ -30,26 +31,57 @@ SWITCH_SECONDS = 0.001
 
 def main() -> NoReturn:
     """Read the order, work, and end the process."""
-    order: dict[str, Any] = json.loads(sys.stdin.readline())
+    orders = _take_stdin()
+    order: dict[str, Any] = json.loads(orders.readline())
     settings = Settings.load(**order["settings"])
     logs.configure(settings, worker=order["name"])
     sys.setswitchinterval(SWITCH_SECONDS)  # a handler's module may set another
     code = 0
     try:
-        import_handlers(settings.imports)
+        _import(settings.imports)
         if settings.names_handlers:
             # Here, since other workers need nothing of what it imports.
             from pgwake.kinds import builtin  # noqa: PLC0415
 
             builtin.register(registry, settings, order["name"])
-        run_loop(_work(settings, order))
+        run_loop(_work(settings, order, orders))
     except ConfigurationError as error:
         log.error("worker can't start", problem=str(error))
         code = EXIT_CONFIG
+    except _ImportFailedError as error:
+        log.error("handlers can't be imported", exc_info=error.__cause__)
+        code = EXIT_START
     except Exception:
         log.exception("worker failed")
         code = 1
     _leave(code)
+
+
+class _ImportFailedError(Exception):
+    """A handlers' module has raised."""
+
+
+def _import(modules: tuple[str, ...]) -> None:
+    try:
+        import_handlers(modules)
+    except ConfigurationError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _ImportFailedError from error
+
+
+def _take_stdin() -> TextIO:
+    """Return what the supervisor writes to, and let handlers read nothing there.
+
+    A thread reads it, which would hold the lock of sys.stdin for good: a handler's
+    input() waited for that, and so did each fork of multiprocessing's.
+    """
+    orders = os.fdopen(os.dup(0))
+    forks.withhold(orders.fileno())
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return orders
 
 
 def _leave(code: int) -> NoReturn:
@@ -64,10 +96,11 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-async def _work(settings: Settings, order: dict[str, Any]) -> None:
+async def _work(settings: Settings, order: dict[str, Any], orders: TextIO) -> None:
     loop = asyncio.get_running_loop()
     beat_fd: int = order["beat_fd"]
     os.set_blocking(beat_fd, False)
+    forks.withhold(beat_fd)
     worker = Worker(
         settings,
         name=order["name"],
@@ -76,12 +109,19 @@ async def _work(settings: Settings, order: dict[str, Any]) -> None:
         suspects=order["suspects"],
     )
     os.write(beat_fd, json.dumps({"queues": list(worker.queues)}).encode() + b"\n")
-    signals = 0
+    signals = stops = 0
 
     def stop(*_: object) -> None:
         nonlocal signals
         signals += 1
-        again = signals > 1
+        stop_to(signals)
+
+    def stop_to(count: int) -> None:
+        """Stop, told so by a signal, an order, or both; the second time at once."""
+        nonlocal stops
+        if count <= stops:
+            return
+        stops, again = count, count > 1
         worker.expect_stop(at_once=again)
         loop.call_soon_threadsafe(functools.partial(worker.stop, at_once=again))
 
@@ -89,15 +129,25 @@ async def _work(settings: Settings, order: dict[str, Any]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
 
+    def reset_signals() -> None:
+        """Let a fork end when it is told to: the worker is not its to stop."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if signal.getsignal(number) is stop:
+                signal.signal(number, signal.SIG_DFL)
+
+    os.register_at_fork(after_in_child=reset_signals)
+
     def read_orders() -> None:
-        for line in sys.stdin:
-            for jobs, were_claimed in json.loads(line)["crashed"]:
+        for line in orders:
+            order = json.loads(line)
+            stop_to(order.get("stop", 0))
+            for jobs, were_claimed in order.get("crashed", ()):
                 count = functools.partial(
                     worker.metrics.crashed, Crashed(*jobs), were_claimed=were_claimed
                 )
                 loop.call_soon_threadsafe(count)
-        worker.expect_stop()  # the supervisor is gone: drain
-        loop.call_soon_threadsafe(worker.stop)
+        stop_to(1)  # the supervisor is gone: drain
 
     threading.Thread(target=read_orders, name="pgwake-orders", daemon=True).start()
     await worker.run()

@@ -17,6 +17,7 @@ from pgwake.database.statements.claim import seconds_to_suspect
 from pgwake.database.statements.upkeep import (
     Crashed,
     release_worker_jobs,
+    end_sessions,
     session_count,
 )
 from pgwake.database.statements.wake import pass_duty
@@ -32,6 +33,9 @@ MAX_BACKOFF = 30.0
 GIVE_BACK_SECONDS = 30.0
 LAST_SECONDS = 5.0  # that it may take once the supervisor is to stop
 SUSPECTS_POLL_SECONDS = 5.0
+# After which a dead worker's sessions are ended. What they are writing may take as
+# long; what is left then lives in a process that a handler has forked.
+SESSIONS_SECONDS = 1.0
 
 
 class Supervisor:
@@ -138,10 +142,13 @@ class Supervisor:
         except TimeoutError:
             log.error("give-back timed out, leases will run out", name=child.name)
         except asyncpg.PostgresError as error:
+        end_at = monotonic() + SESSIONS_SECONDS
             log.error("give-back refused", name=child.name, error=describe(error))
         if given_back:
             jobs = sum(crashed.jobs for crashed in given_back)
             log.warning("jobs given back", name=child.name, jobs=jobs)
+            if monotonic() > end_at:
+                await end_sessions(connection, applications, busy=busy)
             self._changed.set()
             were_claimed = not child.is_quarantine
             self._crashed.extend((crashed, were_claimed) for crashed in given_back)

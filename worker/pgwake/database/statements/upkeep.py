@@ -16,6 +16,18 @@ select count(*) from pg_stat_activity as a
 where a.datname = current_database() and a.application_name = any ($1::text[])
   and (a.state <> 'idle' or not $2)
 """
+# Only its own role's: it may not end others'.
+_END_SESSIONS = """
+select count(*) filter (where pg_terminate_backend(a.pid)) from pg_stat_activity as a
+where a.datname = current_database() and a.application_name = any ($1::text[])
+  and (a.state <> 'idle' or not $2) and a.usename = current_user
+  and a.pid <> pg_backend_pid()
+"""
+_END_SESSION = """
+select pg_terminate_backend(a.pid) from pg_stat_activity as a
+where a.pid = $1 and a.datname = current_database() and a.usename = current_user
+  and a.application_name = $2
+"""
 
 
 class Crashed(NamedTuple):
@@ -83,3 +95,16 @@ async def session_count(
     """Return how many sessions of these names the database has; only the busy ones?"""
     count: int = await connection.fetchval(_SESSION_COUNT, application_names, busy)
     return count
+
+
+async def end_sessions(
+    connection: Connection, application_names: Sequence[str], *, busy: bool = False
+) -> int:
+    """End the sessions of these names; only the busy ones? How many there were."""
+    count: int = await connection.fetchval(_END_SESSIONS, application_names, busy)
+    return count
+
+
+async def end_session(connection: Connection, pid: int, application_name: str) -> bool:
+    """End a session, if it has this name; whether there was one."""
+    return bool(await connection.fetch(_END_SESSION, pid, application_name))

@@ -1,10 +1,14 @@
 """The log: a line a job with its fields, and never a payload."""
 
 import asyncio
+import contextlib
 import io
 import json
 import logging
+import os
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +21,8 @@ from pgwake.observe import logs
 from pgwake.observe.joblog import JobLog
 from support import Connection, free_port
 from support.sql.helpers import call, insert, job
-from support.worker.helpers import all_ended, ended, insert_some, settings
-from support.worker.processes import StartProcess
+from support.worker.helpers import Row, all_ended, ended, insert_some, settings
+from support.worker.processes import StartProcess, clean_environment
 from support.worker.terminals import at_terminal
 
 CANARY = "canary-7f3a"
@@ -280,3 +284,87 @@ async def test_the_jobs_that_have_no_line_are_counted_once() -> None:
     written = [line for line in lines if line["event"] == "job completed"]
     summed = [line["count"] for line in lines if "count" in line]
     assert len(written) + sum(summed) == 10
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[int]:
+    """Standard error on a disk that is full."""
+    with Path("/dev/full").open("wb") as file:
+        yield file.fileno()
+
+
+@contextlib.contextmanager
+def closed_pipe() -> Iterator[int]:
+    """Standard error into a pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@contextlib.contextmanager
+def closed_descriptor() -> Iterator[int]:
+    """Standard error that is closed."""
+    yield -1
+
+
+@pytest.mark.parametrize("sink", [full_disk, closed_pipe, closed_descriptor])
+async def test_a_log_that_can_not_be_written_stops_nothing(
+    connection: Connection, database: str, tmp_path: Path, sink: Any
+) -> None:
+    with sink() as stderr:
+        worker = await start_with_stderr(database, tmp_path, stderr)
+        await ended(connection, await insert(connection, "noop"))
+        await ended(connection, await insert(connection, "apart"))
+        worker.terminate()
+        assert await worker.wait() == 0
+
+
+async def test_a_log_that_nobody_reads_stops_nothing_and_tells_of_what_it_lost(
+    connection: Connection, database: str, tmp_path: Path
+) -> None:
+    reader, writer = os.pipe()
+    worker = await start_with_stderr(database, tmp_path, writer)
+    os.close(writer)
+    await connection.execute(
+        "insert into pgwake.jobs (kind, payload, max_attempts)"
+        " select 'fail', jsonb_build_object('message', repeat('x', 900)), 1"
+        " from generate_series(1, 2000)"
+    )
+    await all_ended(connection)  # some megabytes of log
+
+    with os.fdopen(reader, "rb") as file:
+        lines: list[Row] = []
+        while b"log lines dropped" not in (
+            line := await asyncio.to_thread(file.readline)
+        ):
+            lines.append(json.loads(line))
+        assert json.loads(line)["count"] > 0
+        worker.terminate()
+        rest = await asyncio.to_thread(file.read)
+    assert await worker.wait() == 0
+    assert b"worker stopped" in rest
+    assert all("event" in line for line in lines)  # none is cut or mixed
+
+
+async def start_with_stderr(
+    database: str, directory: Path, stderr: int
+) -> asyncio.subprocess.Process:
+    """Start `pgwake run` with a descriptor for its standard error; -1: closed."""
+    command = [sys.executable, "-m", "pgwake", "run"]
+    if stderr == -1:
+        command = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command]
+    variables = {
+        "PGWAKE_DATABASE_URL": database,
+        "PGWAKE_IMPORTS": "support.worker.handlers,support.worker.process_handlers",
+        "PGWAKE_HTTP_PORT": "0",
+        "PGWAKE_LOG_FORMAT": "json",
+        "TEST_DIARY": str(directory / "diary"),
+    }
+    return await asyncio.create_subprocess_exec(
+        *command,
+        cwd=directory,
+        env=clean_environment(variables),
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=None if stderr == -1 else stderr,
+    )

@@ -12,6 +12,8 @@ from pgwake.observe import logs
 from pgwake.settings import Settings
 from pgwake.supervise.supervisor import Supervisor
 
+LOG_SECONDS = 1.0  # that the last lines may wait for whoever reads the log
+
 
 def run(
     imports: Annotated[
@@ -87,4 +89,6 @@ def run(
             "PGWAKE_IMPORTS), or kinds with --http or --exec"
         )
     logs.configure(settings, worker=f"supervisor:{names.new_worker_name()}")
-    sys.exit(asyncio.run(Supervisor(settings).run()))
+    code = asyncio.run(Supervisor(settings).run())
+    logs.flush(LOG_SECONDS)
+    sys.exit(code)

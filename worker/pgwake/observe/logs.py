@@ -2,13 +2,15 @@
 
 import json
 import logging
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from textwrap import indent
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
+from pgwake.observe.sink import Logger, Sink
 from pgwake.settings import Settings
 from pgwake.tracing import tracing
 
@@ -17,6 +19,8 @@ _PRODUCERS = "pgwake.produce"
 _FIRST = ("timestamp", "level", "event")  # of a line of JSON
 _CONTROL = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)]}
 _CONTROL[ord("\n")] = "\n"
+
+_sink: Sink | None = None
 
 
 def configure(settings: Settings, **fields: Any) -> None:
@@ -28,7 +32,7 @@ def configure(settings: Settings, **fields: Any) -> None:
             there is one worker process.
     """
     human = settings.log_format == "human" or (
-        settings.log_format == "auto" and sys.stderr.isatty()
+        settings.log_format == "auto" and _is_terminal()
     )
     if human and settings.processes == 1:
         fields.pop("worker", None)
@@ -50,12 +54,41 @@ def configure(settings: Settings, **fields: Any) -> None:
             *([_for_people, _defuse, _human()] if human else [_json()]),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        # One write a line, since processes share the stream.
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=_logger_factory(),
         cache_logger_on_first_use=True,
     )
     logging.lastResort = _Unheard(level)
     logging.getLogger(_PRODUCERS).setLevel(level)
+
+
+def flush(seconds: float) -> None:
+    """Wait for lines that nobody has read yet, no longer than so many seconds."""
+    if _sink is not None:
+        _sink.flush(seconds)
+
+
+def _logger_factory() -> Callable[..., Any]:
+    """Return what writes a line at once, since processes share the stream."""
+    global _sink  # noqa: PLW0603, a process has one log
+    try:
+        _sink = Sink(sys.stderr.fileno(), _tell_dropped)
+    except (AttributeError, OSError, ValueError):  # closed, or no file at all
+        if sys.stderr is None:
+            sys.stderr = _open_nothing()
+        return structlog.WriteLoggerFactory(sys.stderr)
+    logger = Logger(_sink)
+    return lambda *_: logger
+
+
+def _open_nothing() -> TextIO:
+    """Open the standard streams that are closed: a pipe must not get their numbers."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    return os.fdopen(fd, "w")
+
+
+def _tell_dropped(count: int) -> None:
+    structlog.get_logger().warning("log lines dropped", count=count)
 
 
 class _Unheard(logging.Handler):
@@ -86,9 +119,13 @@ def _json() -> Any:
     return structlog.processors.JSONRenderer(serializer=serialise)
 
 
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def _human() -> Any:
     return structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty(), pad_event_to=28, sort_keys=False
+        colors=_is_terminal(), pad_event_to=28, sort_keys=False
     )
 
 

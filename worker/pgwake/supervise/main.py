@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, NoReturn, TextIO
 
 import structlog
@@ -23,6 +24,7 @@ from pgwake.tracing import tracing
 
 log = structlog.get_logger()
 
+LOG_SECONDS = 1.0  # that the last lines may wait for whoever reads the log
 FLUSH_SECONDS = 3.0  # that the last spans may take to be exported
 # How long a thread that computes keeps the interpreter from the lifeline's, each time
 # that one needs it. Python's 5 ms make its beat half a second late beside ten of them.
@@ -31,6 +33,7 @@ SWITCH_SECONDS = 0.001
 
 def main() -> NoReturn:
     """Read the order, work, and end the process."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it works, without a traceback
     orders = _take_stdin()
     order: dict[str, Any] = json.loads(orders.readline())
     settings = Settings.load(**order["settings"])
@@ -91,8 +94,10 @@ def _leave(code: int) -> NoReturn:
     swallows its cancellation the loop.
     """
     tracing.flush(FLUSH_SECONDS)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    logs.flush(LOG_SECONDS)
+    for output in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # full, or closed
+            output.flush()
     os._exit(code)
 
 

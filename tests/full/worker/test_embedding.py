@@ -7,7 +7,7 @@ import threading
 import asyncpg
 import pytest
 
-from pgwake import ConfigurationError, Registry, Worker
+from pgwake import ConfigurationError, Registry, Settings, Worker
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert, job
 from support.worker.helpers import (
@@ -121,6 +121,16 @@ async def test_a_busy_port_is_told_clearly_and_leaves_nothing_behind(
         assert (await fetch(port, "/healthz")).status == 200
 
     await left_nothing(connection)
+
+
+async def test_no_port_is_opened_that_nobody_has_asked_for(database: str) -> None:
+    given = settings(database).model_dump(exclude={"http_port"}, exclude_unset=True)
+    async with (
+        Worker(Settings(**given), quick()) as first,
+        Worker(Settings(**given), quick()) as second,
+    ):
+        assert (first._http_port, second._http_port) == (0, 0)
+    assert Worker(Settings(**given, http_port=9))._http_port == 9
 
 
 async def test_a_database_without_the_schema_is_told_clearly(admin_url: str) -> None:

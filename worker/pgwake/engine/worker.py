@@ -54,7 +54,8 @@ class Worker:
         registry: The handlers; by default those of pgwake.job.
         name: Who claims; never used twice. By default host, pid and a random part.
         beat_fd: Where the supervisor waits for the beat; None: no supervisor.
-        http_port: Where to serve metrics and health; by default settings.http_port.
+        http_port: Where to serve metrics and health; by default settings.http_port
+            where that was set, else nowhere.
         suspects: Work on jobs that crashed twice or more, and on nothing else.
     """
 
@@ -75,7 +76,10 @@ class Worker:
         self._suspects = suspects
         self._is_supervised = beat_fd is not None
         self._beat_fd = beat_fd
-        self._http_port = settings.http_port if http_port is None else http_port
+        # By default none: an application's second process could not have it.
+        is_asked_for = "http_port" in settings.model_fields_set
+        default = settings.http_port if is_asked_for else 0
+        self._http_port = default if http_port is None else http_port
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
         self._ready = asyncio.Event()

@@ -70,3 +70,4 @@ async def test_a_signal_during_the_start_ends_it(
     assert await worker.exit_code() == 0
     for pid in worker.children:
         await gone(pid, within=5)
+    assert not worker.log("process died")

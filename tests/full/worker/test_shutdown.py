@@ -3,9 +3,11 @@
 import signal
 from pathlib import Path
 
-from support import Connection, wait_for
+import pytest
+
+from support import Connect, Connection, wait_for
 from support.sql.helpers import insert, job
-from support.worker.helpers import ended, in_status, insert_some
+from support.worker.helpers import ended, in_status, insert_some, sessions
 from support.worker.processes import Diary, StartProcess
 
 
@@ -175,3 +177,78 @@ async def test_nothing_is_left_running_by_a_stop_at_any_moment(
     )
     row = await in_status(connection, 20_000, "pending")
     assert row["attempt"] == 0
+
+
+async def claims_wait(connection: Connection, statement: str = "claim_batch") -> bool:
+    """Whether a statement of a worker's waits for a lock."""
+    waiting: bool = await connection.fetchval(
+        "select exists (select from pg_stat_activity where wait_event_type = 'Lock'"
+        " and application_name like 'pgwake:%' and query like $1)",
+        f"%{statement}%",
+    )
+    return waiting
+
+
+@pytest.mark.parametrize("is_supervised", [True, False])
+async def test_what_a_claim_takes_that_is_answered_after_the_stop_goes_back_unburnt(
+    connection: Connection,
+    connect: Connect,
+    start_worker: StartProcess,
+    start_application: StartProcess,
+    is_supervised: bool,
+) -> None:
+    worker = await (start_worker if is_supervised else start_application)()
+    await connection.execute(
+        "insert into pgwake.jobs (kind, payload, run_at)"
+        " select 'noop', '{}', now() + interval '1 s' from generate_series(1, 50)"
+    )
+    other = await connect()
+    async with other.transaction():
+        await other.execute("lock table pgwake.queues")
+        await wait_for(lambda: claims_wait(connection))
+        worker.send(signal.SIGTERM)
+        assert await worker.exit_code() == 0
+
+    async def all_sessions_are_gone() -> bool:
+        return not await sessions(connection)
+
+    await wait_for(all_sessions_are_gone)  # what waited for the lock is over
+    assert (
+        await connection.fetchval(
+            "select count(*) from pgwake.jobs_live where status = 'pending'"
+            " and attempt = 0 and crash_count = 0"
+        )
+        == 50
+    )
+
+
+async def test_a_signal_is_heard_while_the_kinds_are_declared(
+    connection: Connection,
+    connect: Connect,
+    start_process: StartProcess,
+    database: str,
+) -> None:
+    other = await connect()
+    async with other.transaction():
+        await other.execute("lock table pgwake.kinds")
+        worker = await start_process("-m", "pgwake", "run", database_url=database)
+        await wait_for(lambda: claims_wait(connection, "declare_kinds"))
+        worker.send(signal.SIGTERM)
+        assert await worker.exit_code() == 0
+    assert not worker.log("process died")
+
+
+async def test_a_handler_that_takes_the_signals_for_itself_does_not_keep_the_worker(
+    connection: Connection, start_worker: StartProcess, diary: Diary
+) -> None:
+    worker = await start_worker(imports="support.worker.rude_handlers", grace=0.5)
+    job_id = await insert(connection, "override SIGTERM")
+    await diary.has(event="start")
+    worker.send(signal.SIGTERM)
+
+    assert await worker.exit_code() == 0
+    assert not worker.log("process died")
+    row = await job(connection, job_id)
+    assert (row["status"], row["attempt"]) == ("pending", 0)
+    # It says how long the handler has run until then.
+    assert worker.log("job released", job=job_id)[0]["execution_ms"] >= 500

@@ -1,8 +1,8 @@
 """The command line: which commands there are, and how it ends.
 
 Exit codes: 0 done, 1 failed, or for a part of what was named (the message says why),
-2 wrong usage, 75 a drain or a wait that was not over in time, 78 wrong settings; those
-of doctor are its own.
+2 wrong usage, 69 handlers' modules that raise at import, 75 a drain or a wait that was
+not over in time, 78 wrong settings, 130 Ctrl-C; those of doctor are its own.
 """
 
 import json
@@ -54,6 +54,8 @@ def main() -> None:
     """Run the command line; errors become one line and an exit code."""
     try:
         application(*sys.argv[1:2])()
+    except KeyboardInterrupt:
+        sys.exit(130)
     except Exception as error:  # noqa: BLE001, raised again where it is none of ours
         from pgwake.cli.output import fail_for  # noqa: PLC0415, as the commands
 

@@ -56,6 +56,7 @@ class Session:
         answered_at: When the last call had its answer, likewise.
         fault: Why the call that goes on has no answer yet; None: nothing is wrong.
         failed_at: When a call last lost its connection, on the monotonic clock.
+        cut_pid: The server's process of a call that was cancelled; it may still do it.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Session:
         self.answered_at: float | None = None
         self.fault: Fault | None = None
         self.failed_at: float | None = None
+        self.cut_pid: int | None = None
         self.dsn = dsn
         self._name = name
         self.timeout = timeout
@@ -117,6 +119,8 @@ class Session:
                         failures += 1
                         await self._recover(error, failures)
                     except BaseException:
+                        if self._connection is not None:
+                            self.cut_pid = self._connection.get_server_pid()
                         self.close()  # cancelled in the middle of a statement
                         raise
                     else:

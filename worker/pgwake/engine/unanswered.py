@@ -6,15 +6,18 @@ from time import monotonic
 import asyncpg
 import structlog
 
+from pgwake import names
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.claim import leases_of
 from pgwake.database.statements.finish import release_jobs
+from pgwake.database.statements.upkeep import end_session
 from pgwake.engine.held_jobs import HeldJobs
 
 log = structlog.get_logger()
 
 LOOK_SECONDS = 0.5
+SETTLE_SECONDS = 2.0  # that it may take at the stop
 
 
 class UnansweredClaims:
@@ -42,6 +45,7 @@ class UnansweredClaims:
     ) -> None:
         self._claims = claims
         self._worker = worker
+        self._application = names.application_name(worker)
         self._held_jobs = held_jobs
         self._claim_lock = claim_lock
 
@@ -66,6 +70,20 @@ class UnansweredClaims:
                     await self._give_back()
             except asyncpg.PostgresError as error:
                 log.error("unanswered claims not given back", error=describe(error))
+
+    async def settle(self) -> None:
+        """End a claim that was cut off at the stop, and give back what it has taken."""
+        if (pid := self._claims.cut_pid) is None:
+            return
+        try:
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while await self._claims.call(
+                    lambda connection: end_session(connection, pid, self._application)
+                ):
+                    await asyncio.sleep(0.02)
+                await self._give_back()
+        except (TimeoutError, asyncpg.PostgresError) as error:
+            log.error("unanswered claims not given back", error=describe(error))
 
     async def _give_back(self) -> None:
         # Before the look: what ends meanwhile is not to be taken for one.

@@ -1,7 +1,9 @@
 """A worker: claims jobs, runs their handlers, and keeps what it has taken."""
 
 import asyncio
+from collections.abc import Coroutine
 from importlib import import_module
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -148,7 +150,8 @@ class Worker:
         await parts.lifeline.start()
         if not await self._may_start(parts.database_fit):
             return
-        await self._declare(parts.chores)
+        if not await self._unless_stopped(self._declare(parts.chores)):
+            return
         log.info(
             "worker started",
             queues=",".join(
@@ -187,6 +190,7 @@ class Worker:
             parts.health.is_draining = True
             parts.stop_claiming()
             claiming.cancel_scope.deadline = anyio.current_time() + CLAIM_DEADLINE
+        await parts.unanswered.settle()
         for claimer in parts.claimers:
             claimer.heartbeat.rest()
 
@@ -209,7 +213,9 @@ class Worker:
         await self._until_idle(runner, self.settings.cancel_grace, None)
         for job in list(runner.running):  # a thread, or a handler that holds on
             if not job.is_completed:
-                finisher.release(job, "shutdown")
+                started = job.started_at
+                seconds = 0.0 if started is None else monotonic() - started
+                finisher.release(job, "shutdown", seconds)
         with anyio.move_on_after(FLUSH_DEADLINE):
             await finisher.drained()
 
@@ -222,17 +228,21 @@ class Worker:
 
     async def _may_start(self, database_fit: DatabaseFit) -> bool:
         """Wait until the database fits; whether that was before the stop."""
-        check = asyncio.create_task(
+        return await self._unless_stopped(
             database_fit.wait() if self._is_supervised else database_fit.check()
         )
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do what may wait for the database; whether that was before the stop."""
+        task = asyncio.create_task(work)
         stopped = asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait({check, stopped}, return_when="FIRST_COMPLETED")
-            if check.done():
-                check.result()
+            await asyncio.wait({task, stopped}, return_when="FIRST_COMPLETED")
+            if task.done():
+                task.result()
             return not self._stopping.is_set()
         finally:
-            await _end(check, stopped)
+            await _end(task, stopped)
 
     async def _declare(self, session: Session) -> None:
         """Say what the kinds' policy is; without that, what held before holds."""

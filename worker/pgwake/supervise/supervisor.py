@@ -13,15 +13,16 @@ import structlog
 from pgwake import names
 from pgwake.database.connection import Connection, backoff, describe, is_pooled
 from pgwake.database.session import Session
-from pgwake.database.statements.claim import seconds_to_suspect
+from pgwake.database.statements.claim import leases_of, seconds_to_suspect
+from pgwake.database.statements.finish import release_jobs
 from pgwake.database.statements.upkeep import (
     Crashed,
-    release_worker_jobs,
     end_sessions,
+    release_worker_jobs,
     session_count,
 )
 from pgwake.database.statements.wake import pass_duty
-from pgwake.errors import EXIT_CONFIG
+from pgwake.errors import EXIT_CONFIG, EXIT_START
 from pgwake.pause import pause
 from pgwake.settings import Settings
 from pgwake.supervise.worker_process import Child
@@ -30,12 +31,13 @@ log = structlog.get_logger()
 
 HEALTHY_SECONDS = 60.0  # a child that lived as long is started again at once
 MAX_BACKOFF = 30.0
+START_TRIES = 5  # of the first child, until the supervisor gives up
 GIVE_BACK_SECONDS = 30.0
-LAST_SECONDS = 5.0  # that it may take once the supervisor is to stop
-SUSPECTS_POLL_SECONDS = 5.0
 # After which a dead worker's sessions are ended. What they are writing may take as
 # long; what is left then lives in a process that a handler has forked.
 SESSIONS_SECONDS = 1.0
+LAST_SECONDS = 5.0  # that it may take once the supervisor is to stop
+SUSPECTS_POLL_SECONDS = 5.0
 
 
 class Supervisor:
@@ -61,6 +63,8 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()  # a crash, or the stop
         self._exit_code = 0
+        self._stops = 0  # how often it was told to
+        self._has_started = False  # a child has, once
 
     async def run(self) -> int:
         """Supervise until a signal; return the exit code."""
@@ -76,12 +80,13 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Forward: the first call drains the children, a second ends them at once."""
+        self._stops += 1
         self._stopping.set()
         self._changed.set()
         settings = self._settings
         seconds = settings.grace + settings.cancel_grace + 2 * settings.query_timeout
         for child in self._children:
-            child.send(signal.SIGTERM)
+            child.stop(self._stops)
             asyncio.get_running_loop().call_later(seconds, child.send, signal.SIGKILL)
 
     async def _keep(self, index: int) -> None:
@@ -91,12 +96,20 @@ class Supervisor:
         while not self._stopping.is_set():
             started = monotonic()
             code = await self._live(port, suspects=False)
-            if code == EXIT_CONFIG:
-                self._exit_code = EXIT_CONFIG
-                self._stop()
             failures = 0 if monotonic() - started > HEALTHY_SECONDS else failures + 1
+            if self._stopping.is_set() or self._has_started:
+                pass  # what it can't import may be about to be replaced
+            elif code == EXIT_CONFIG:
+                self._give_up(EXIT_CONFIG)
+            elif failures == START_TRIES:
+                log.error("no worker process could start", tries=failures)
+                self._give_up(EXIT_START)
             if failures > 1:
                 await pause(self._stopping, backoff(failures, MAX_BACKOFF))
+
+    def _give_up(self, code: int) -> None:
+        self._exit_code = code
+        self._stop()
 
     async def _live(self, port: int, *, suspects: bool) -> int:
         """Start a child, wait for its end, give back what it had; its exit code."""
@@ -104,31 +117,44 @@ class Supervisor:
         self._children.add(child)
         self._tell_crashed()
         if self._stopping.is_set():
-            child.send(signal.SIGTERM)
+            child.stop(self._stops)
         log.info("process started", pid=child.pid, name=child.name, suspects=suspects)
         code = await child.wait(self._settings.stall_seconds)
         self._children.discard(child)
         self._queues.update(child.queues)
-        if code not in (0, EXIT_CONFIG):
+        self._has_started = self._has_started or child.is_beating
+        was_told = self._stopping.is_set() and code == -signal.SIGTERM
+        if code not in (0, EXIT_CONFIG) and not (was_told and not child.is_beating):
             log.error("process died", pid=child.pid, name=child.name, exit=code)
         may_hold = code != EXIT_CONFIG and (code != 0 or not child.is_waiting)
         if child.is_beating and may_hold:
-            await self._give_back(child)
+            await self._give_back(child, has_died=code != 0)
         return code
 
-    async def _give_back(self, child: Child) -> None:
-        """Give back what a dead child had, until no session of it is left."""
+    async def _give_back(self, child: Child, *, has_died: bool) -> None:
+        """Give back what a child had, until no session of it is left.
+
+        One that has ended by itself may have had a claim cut off that was under way:
+        that counts as nobody's crash.
+        """
         applications = [
             names.application_name(child.name),
             names.handlers_application_name(child.name),
         ]
         given_back: list[Crashed] = []
+        end_at = monotonic() + SESSIONS_SECONDS
 
         async def once(connection: Connection) -> bool:
             # A pooler keeps idle sessions open, under the name of their last client.
             busy = is_pooled(connection)
+            if monotonic() > end_at:
+                await end_sessions(connection, applications, busy=busy)
             sessions = await session_count(connection, applications, busy=busy)
-            given_back.extend(await release_worker_jobs(connection, child.name))
+            if has_died:
+                given_back.extend(await release_worker_jobs(connection, child.name))
+            elif leases := await leases_of(connection, child.name):
+                job_ids, lease_ids = zip(*leases, strict=True)
+                await release_jobs(connection, job_ids, lease_ids, "unstarted")
             if not sessions:
                 for name in child.queues:  # it may have had the notify lock
                     await pass_duty(connection, name)
@@ -142,13 +168,10 @@ class Supervisor:
         except TimeoutError:
             log.error("give-back timed out, leases will run out", name=child.name)
         except asyncpg.PostgresError as error:
-        end_at = monotonic() + SESSIONS_SECONDS
             log.error("give-back refused", name=child.name, error=describe(error))
         if given_back:
             jobs = sum(crashed.jobs for crashed in given_back)
             log.warning("jobs given back", name=child.name, jobs=jobs)
-            if monotonic() > end_at:
-                await end_sessions(connection, applications, busy=busy)
             self._changed.set()
             were_claimed = not child.is_quarantine
             self._crashed.extend((crashed, were_claimed) for crashed in given_back)

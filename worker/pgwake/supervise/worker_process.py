@@ -108,6 +108,16 @@ class Child:
         """Have it count jobs, as Metrics.crashed does; whether it heard."""
         return self._write({"crashed": jobs})
 
+    def stop(self, count: int) -> None:
+        """Tell it to stop, for the so-manieth time: it drains, then ends at once.
+
+        By an order, since a handler may have set SIGTERM for itself. Until it has begun
+        to work it reads no orders.
+        """
+        self._write({"stop": count})
+        if not self.is_beating:
+            self.send(signal.SIGTERM)
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it is still there."""
         with suppress(ProcessLookupError):

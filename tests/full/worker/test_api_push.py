@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import tracemalloc
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -351,6 +352,25 @@ async def test_payloads_are_nested_at_most_500_levels_deep(database: str) -> Non
             api, json.dumps({"kind": "a", "payload": {"a": "[{" * 999}})
         )
         assert answer.status_code == 201
+
+
+async def test_what_is_pushed_costs_time_and_memory_by_its_length(
+    database: str,
+) -> None:
+    """A mebibyte that was 24 s for each 80 KB of it, and one that was gigabytes."""
+    no_end = '{"kind":"' + r"\"" * 500_000
+    long_paths = json.dumps({"a" * 20_000: [1] * 20_000, "b": "\0"})
+    async with serving(database) as api:
+        problem(await push(api, no_end), 400)
+        tracemalloc.start()
+        try:
+            found = problem(
+                await push(api, f'{{"kind":"a","payload":{long_paths}}}'), 422
+            )
+            assert tracemalloc.get_traced_memory()[1] < 50e6
+        finally:
+            tracemalloc.stop()
+        assert found["errors"][0]["field"] == "payload.b"
 
 
 async def test_a_body_that_is_not_declared_as_json_is_refused(database: str) -> None:

@@ -5,7 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -14,8 +14,9 @@ from pgwake.http.problems import ProblemError, field_problem
 BODY_SECONDS = 30.0
 _MAX_DIGITS = 1000  # of a number; PostgreSQL's has up to 131,072
 _MAX_DEPTH = 500  # half of what a worker in Python can read
-_STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_NO_BRACKETS = re.compile(r"[^\[\]{}]+")
+# A string, or a bracket outside of one. A string that never ends goes to the end of the
+# text: else it would be read again from each quote in it.
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 class _HugeNumber:
@@ -110,8 +111,7 @@ def parse(text: str) -> Any:
         suspects.append(pairs)
         return _Repeated(names.most_common(1)[0][0])
 
-    if _depth(text) > _MAX_DEPTH:
-        raise field_problem([("", f"it is nested deeper than {_MAX_DEPTH} levels")])
+    _check_depth(text)
     decoder = json.JSONDecoder(
         object_pairs_hook=unique,
         parse_int=number,
@@ -129,18 +129,22 @@ def parse(text: str) -> Any:
     return value
 
 
-def _depth(text: str) -> int:
-    """Return how deep a JSON text is nested."""
-    depth = deepest = 0
-    for bracket in _NO_BRACKETS.sub("", _STRINGS.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+def _check_depth(text: str) -> None:
+    depth = 0
+    # One by one, so that other threads have their turn.
+    for found in _STRING_OR_BRACKET.finditer(text):
+        match found[0]:
+            case "[" | "{":
+                depth += 1
+            case "]" | "}":
+                depth -= 1
+        if depth > _MAX_DEPTH:
+            raise field_problem([("", f"it is nested deeper than {_MAX_DEPTH} levels")])
 
 
 def _check(value: Any) -> None:
     """Raise the problem of a value that can't be stored, if it is one."""
-    for path, found in _walk(value):
+    for place, found in _walk(value):
         match found:
             case _HugeNumber():
                 problem = f"a number has more than {_MAX_DIGITS} digits"
@@ -152,26 +156,41 @@ def _check(value: Any) -> None:
                 problem = "a text holds a lone surrogate"
             case _:
                 continue
-        raise field_problem([(path, problem)])
+        raise field_problem([(_path(place), problem)])
 
 
-def _walk(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each value and each name in it, with its path; without recursion."""
-    left: list[tuple[str, Any]] = [("", value)]
+class _Place(NamedTuple):
+    """Where a value is; as text only where it is told, since names can be long."""
+
+    parent: "_Place | None"
+    step: str | int
+
+
+def _walk(value: Any) -> Iterator[tuple[_Place | None, Any]]:
+    """Yield each value and each name in it, with its place; without recursion."""
+    left: list[tuple[_Place | None, Any]] = [(None, value)]
     while left:
-        path, found = left.pop()
+        place, found = left.pop()
         match found:
             case dict():
                 for name, item in found.items():
-                    inner = f"{path}.{name}" if path else name
+                    inner = _Place(place, name)
                     yield inner, name
                     left.append((inner, item))
             case list():
-                left.extend(
-                    (f"{path}[{place}]", item) for place, item in enumerate(found)
-                )
+                left.extend((_Place(place, i), item) for i, item in enumerate(found))
             case _:
-                yield path, found
+                yield place, found
+
+
+def _path(place: _Place | None) -> str:
+    """Return jobs[3].payload.x."""
+    steps: list[str] = []
+    while place is not None:
+        step = place.step
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+        place = place.parent
+    return "".join(reversed(steps)).removeprefix(".")
 
 
 def _is_unicode(text: str) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support import CHECKOUT, Connection
 from support.readme import function_files
-from support.sql.life import ADMIN, words
+from support.sql.life import ADMIN
 
 SIGNATURES = {
     "adopt": ("INOUT environment text, guard boolean, OUT identity text -> record"),

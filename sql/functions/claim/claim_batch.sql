@@ -70,6 +70,7 @@ declare
   v_worker text := coalesce(
     claim_batch.worker, format('%s:%s', current_setting('application_name'), pg_backend_pid()));
   v_lease_id uuid;
+  v_leased_at timestamptz;
   v_ids bigint[] := '{}';
   v_audience pgwake.audience;
   v_events text[];
@@ -300,11 +301,12 @@ begin
 
   if cardinality(v_ids) > 0 then
     v_lease_id := gen_random_uuid();
+    v_leased_at := greatest(v_now, pgwake.called_at());
     v_audience := pgwake.get_audience();
     with claimed as (
       update pgwake.jobs_live as j
       set status = 'running', attempt = least(j.attempt, 2147483646) + 1, lease_id = v_lease_id,
-        lease_expires_at = v_now + coalesce(
+        lease_expires_at = v_leased_at + coalesce(
           claim_batch.lease, interval '1 second' * (v_policy.kinds -> j.kind ->> 0)::float8, v_policy.lease),
         claimed_by = v_worker, started_at = v_now
       where j.id = any (v_ids)

@@ -1,6 +1,8 @@
--- When the next suspect of these queues (a pending job with two crashes or more) is
--- due, or was; null if there is none. A supervisor starts a quarantine for them. Rides
--- jobs_claim_idx.
+-- When the next suspect of these queues (a pending job with two crashes or more) can be
+-- claimed; null if there is none. A supervisor starts a quarantine for it, so a queue
+-- that is paused, or whose rate is used up, is told from the end of that on, and one
+-- whose max_running is reached not at all: the end of one of its jobs makes room. Rides
+-- jobs_claim_idx and jobs_lease_idx.
 create or replace function pgwake.next_suspect_at(queues text[])
 returns timestamptz
 language plpgsql stable
@@ -13,10 +15,25 @@ set jit = off
 as $$
 begin
   return (
-    select min(j.run_at)
-    from pgwake.jobs_live as j
-    where j.queue = any (next_suspect_at.queues) and j.status = 'pending'
-      and least(j.crash_count, 2) * 201 - j.priority between 302 and 502
+    select nullif(min(greatest(
+      s.run_at, q.paused_until, b.filled_at + interval '1 second' * ((1 - b.tokens) / q.rate_limit)
+    )), 'infinity')
+    from (
+      select j.queue, min(j.run_at) as run_at
+      from pgwake.jobs_live as j
+      where j.queue = any (next_suspect_at.queues) and j.status = 'pending'
+        and least(j.crash_count, 2) * 201 - j.priority between 302 and 502
+      group by j.queue
+    ) as s
+    left join pgwake.queues as q on q.name = s.queue
+    left join pgwake.rate_buckets as b on b.queue = q.name
+    where (
+      q.max_running > (
+        select count(*)
+        from (
+          select from pgwake.jobs_live as j where j.status = 'running' and j.queue = s.queue limit q.max_running
+        ) as r)
+    ) is not false
   );
 end
 $$;

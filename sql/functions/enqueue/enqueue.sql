@@ -1,8 +1,8 @@
 -- Adds a job, or finds the live one with the same unique key. For whom a plain INSERT
 -- is not enough.
 --
--- run_at and delay say when it becomes due: at an instant, or that long from now; by
--- default at once. unique_key is unique with the kind among live jobs; if it is taken,
+-- run_at and delay say when it becomes due: at an instant, or that long from now(), the
+-- beginning of the transaction; by default at once. unique_key is unique with the kind among live jobs; if it is taken,
 -- on_conflict decides:
 --   return   (default) nothing is added, the live job's id is returned
 --   replace  a waiting or pending job takes over all that is given here, and what is not

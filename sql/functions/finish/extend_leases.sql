@@ -1,5 +1,5 @@
--- Keeps running jobs: moves the end of their leases to that long from now (null: the
--- queue's lease, else 5 minutes).
+-- Keeps running jobs: moves the end of their leases to that long from now, by the clock
+-- at the call (null: by policy, the kind's lease, else the queue's, else 5 minutes).
 --
 -- Returns an outcome each, in the order given: extended, cancel_requested (extended
 -- too; stop the job and fail_job it), lease_lost or no_such_job. A row that somebody
@@ -19,7 +19,7 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-  v_now timestamptz := pgwake.now();
+  v_now timestamptz := pgwake.called_at();
   v_locked bigint[] := pgwake.lock_held_jobs(extend_leases.job_ids, extend_leases.lease_ids);
 begin
   if extend_leases.lease not between interval '1 second' and interval '1 day' then
@@ -31,8 +31,7 @@ begin
     j.lease_expires_at,
     v_now + coalesce(
       extend_leases.lease,
-      (select q.lease from pgwake.queues as q where q.name = j.queue),
-      interval '5 minutes'))
+      (select p.lease from pgwake.get_policy(j.queue, j.kind) as p)))
   where j.id = any (v_locked);
   return pgwake.held_outcomes(extend_leases.job_ids, extend_leases.lease_ids, 'extended', null);
 end

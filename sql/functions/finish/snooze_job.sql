@@ -1,5 +1,5 @@
--- Puts a running job off: pending again, due after the delay (0 to 10 years), the
--- attempt not counted.
+-- Puts a running job off: pending again, due after the delay (0 to 10 years, from now(),
+-- the beginning of the transaction), the attempt not counted.
 --
 -- Returns released, or cancel_requested if its cancellation had been asked for: then it
 -- is cancelled instead. Raises PW001 no such job, PW002 lease lost, PW003 invalid

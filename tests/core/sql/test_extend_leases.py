@@ -7,12 +7,15 @@ from support import Connection
 from support.sql.helpers import (
     Row,
     call,
+    claim,
+    insert,
     job,
     pair,
     pairs,
     refused,
     running,
     set_clock,
+    set_kind,
     set_queue,
 )
 
@@ -45,6 +48,33 @@ async def test_its_length_is_the_callers_or_the_queues(db: Connection) -> None:
         await extend(db, held, lease=timedelta(minutes=9))
         by_caller = (await job(db, held["id"]))["lease_expires_at"] - now
     assert (by_queue, by_caller) == (timedelta(minutes=7), timedelta(minutes=9))
+
+
+async def test_without_a_length_it_is_the_kinds(db: Connection) -> None:
+    await set_kind(db, declared_lease=timedelta(hours=1))
+    held = await running(db)
+    await set_clock(db, "58 minutes")
+    async with db.transaction():
+        assert await extend(db, held) == ["extended"]
+        now = await call(db, "now")
+    expires_at = (await job(db, held["id"]))["lease_expires_at"]
+    assert expires_at == now + timedelta(hours=1)
+
+
+async def test_in_an_old_transaction_a_lease_counts_from_the_call(
+    db: Connection,
+) -> None:
+    lease = timedelta(seconds=2)
+    await insert(db)
+    async with db.transaction():
+        began_at = await db.fetchval("select now() from pg_sleep(1.5)")
+        (held,) = await claim(db, lease=lease)
+        claimed = (await job(db, held["id"]))["lease_expires_at"]
+        assert claimed >= began_at + timedelta(seconds=1.5) + lease
+        await db.execute("select pg_sleep(0.1)")
+        assert await extend(db, held, lease=lease) == ["extended"]
+        extended = (await job(db, held["id"]))["lease_expires_at"]
+        assert extended >= claimed + timedelta(seconds=0.1)
 
 
 async def test_a_lease_is_never_shortened(db: Connection) -> None:

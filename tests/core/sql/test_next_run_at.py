@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from support import Connection
-from support.sql.helpers import call, claim, insert, job_in
+from support.sql.helpers import (
+    call,
+    claim,
+    insert,
+    job,
+    job_in,
+    pair,
+    set_queue,
+)
 
 OTHER_STATES = ["waiting", "running", "completed", "failed", "cancelled"]
 
@@ -100,3 +108,30 @@ async def test_the_next_suspect_is_the_earliest_of_all_queues_asked_for(
     assert await next_suspect_at(db, "a") == a
     assert await next_suspect_at(db) is None
     assert await call(db, "next_suspect_at", queues=None) is None
+
+
+async def test_a_suspect_that_can_not_be_claimed_now_is_none(db: Connection) -> None:
+    suspect = await insert(db, crash_count=2)
+    run_at = (await job(db, suspect))["run_at"]
+    assert await next_suspect_at(db, "default") == run_at
+
+    until = run_at + timedelta(hours=1)
+    await set_queue(db, paused_until=until)
+    assert await next_suspect_at(db, "default") == until
+    await call(db, "pause_queue")
+    assert await next_suspect_at(db, "default") is None
+    await call(db, "resume_queue")
+
+    await set_queue(db, max_running=1)
+    await insert(db, priority=1)
+    (held,) = await claim(db)
+    assert await next_suspect_at(db, "default") is None
+    await call(db, "complete_job", **pair(held))
+    assert await next_suspect_at(db, "default") == run_at
+
+    await set_queue(db, max_running=None, rate_limit=0.001)
+    await insert(db, priority=1)
+    await claim(db)
+    rate_at = await next_suspect_at(db, "default")
+    assert rate_at is not None
+    assert rate_at > run_at + timedelta(minutes=15)

@@ -9,8 +9,17 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 
 from pgwake.cli.tables import table
+from pgwake.database.statements.operate import get_limits, set_limits
 from support import Connect, Connection, wait_for
-from support.sql.helpers import Row, call, claim, insert, job_in, running
+from support.sql.helpers import (
+    Row,
+    blocking,
+    call,
+    claim,
+    insert,
+    job_in,
+    running,
+)
 from support.worker.helpers import asleep, embedded, ended, in_status
 from support.worker.metrics import wakeups
 from support.worker.processes import Answer, Pgwake, StartProcess
@@ -263,6 +272,18 @@ async def test_limits_are_shown_set_and_lifted(
         "key_limit": None,
         "keys": {},
     }
+
+
+async def test_two_changes_of_limits_at_once_both_hold(
+    connect: Connect, connection: Connection
+) -> None:
+    other = await connect()
+    change = set_limits(other, "x", {"rate_limit": 2.0, "rate_burst": None})
+    async with blocking(connection, other, change) as changed:
+        await set_limits(connection, "x", {"max_running": 5, "key_limit": 3})
+    await changed
+    limits = await get_limits(connection, "x")
+    assert list(limits.values()) == [5, 2.0, None, 3, {}]
 
 
 async def test_a_key_has_a_limit_of_its_own(

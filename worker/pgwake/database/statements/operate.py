@@ -27,6 +27,7 @@ from pgwake.pause_queue($1, coalesce($2, pgwake.now() + $3::interval, 'infinity'
   as p(until)
 """
 _RESUME_QUEUE = "select pgwake.resume_queue($1)"
+_LIMITS = ("max_running", "rate_limit", "rate_burst", "key_limit")
 _GET_LIMITS = """
 select q.max_running, q.rate_limit, q.rate_burst, q.key_limit
 from pgwake.queues as q
@@ -40,10 +41,16 @@ limit 1000
 """
 _SET_LIMITS = """
 insert into pgwake.queues as q (name, max_running, rate_limit, rate_burst, key_limit)
-values ($1, $2, $3, $4, $5)
+values ($1, $3, $4, $5, $6)
 on conflict (name) do update
-set max_running = excluded.max_running, rate_limit = excluded.rate_limit,
-  rate_burst = excluded.rate_burst, key_limit = excluded.key_limit
+set max_running = case when 'max_running' = any ($2::text[])
+    then excluded.max_running else q.max_running end,
+  rate_limit = case when 'rate_limit' = any ($2::text[])
+    then excluded.rate_limit else q.rate_limit end,
+  rate_burst = case when 'rate_burst' = any ($2::text[])
+    then excluded.rate_burst else q.rate_burst end,
+  key_limit = case when 'key_limit' = any ($2::text[])
+    then excluded.key_limit else q.key_limit end
 """
 _SET_KEY_LIMIT = """
 insert into pgwake.concurrency_limits as l (queue, key, max_running)
@@ -212,8 +219,7 @@ async def resume_queue(connection: Connection, queue: str) -> bool:
 async def get_limits(connection: Connection, queue: str) -> dict[str, Any]:
     """Return a queue's limits, and under keys those of single concurrency keys."""
     row = await connection.fetchrow(_GET_LIMITS, queue)
-    names = ("max_running", "rate_limit", "rate_burst", "key_limit")
-    limits: dict[str, Any] = dict.fromkeys(names) if row is None else dict(row)
+    limits: dict[str, Any] = dict.fromkeys(_LIMITS) if row is None else dict(row)
     keys = await connection.fetch(_GET_KEY_LIMITS, queue)
     return {**limits, "keys": dict(map(tuple, keys))}
 
@@ -222,16 +228,8 @@ async def set_limits(
     connection: Connection, queue: str, changes: dict[str, Any]
 ) -> None:
     """Change some of a queue's limits; None: no such limit."""
-    async with connection.transaction():
-        limits = {**await get_limits(connection, queue), **changes}
-        await connection.execute(
-            _SET_LIMITS,
-            queue,
-            limits["max_running"],
-            limits["rate_limit"],
-            limits["rate_burst"],
-            limits["key_limit"],
-        )
+    values = map(changes.get, _LIMITS)
+    await connection.execute(_SET_LIMITS, queue, list(changes), *values)
 
 
 async def set_key_limit(

@@ -131,6 +131,7 @@ grant execute on function
   pgwake.fail_job,
   pgwake.fail_jobs,
   pgwake.fire_schedule,
+  pgwake.fire_schedules,
   pgwake.forget_worker,
   pgwake.get_adoption,
   pgwake.get_metrics,

@@ -8,4 +8,5 @@
 \ir list_schedules.sql
 \ir due_schedules.sql
 \ir fire_schedule.sql
+\ir fire_schedules.sql
 \ir note_schedule_problem.sql

@@ -73,6 +73,10 @@ SIGNATURES = {
         "name text, version text, ticks timestamp with time zone[], next_at timestamp"
         " with time zone -> integer"
     ),
+    "fire_schedules": (
+        "names text[], versions text[], next_ats timestamp with time zone[], ticks"
+        " timestamp with time zone[], tick_counts integer[] -> integer[]"
+    ),
     "force_complete_job": "job_id bigint, reason text -> void",
     "force_fail_job": "job_id bigint, reason text -> void",
     "forget_worker": "worker text -> boolean",
@@ -285,6 +289,10 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
         " order by proname",
     )
     inline = {
+        "append_error",
+        "called_at",
+        "retry_delay",
+        "status_after_attempt",
         "notify_lock_key",
         "claim_cost",
         "is_announced",

@@ -617,3 +617,23 @@ async def test_other_jobs_do_not_stand_in_a_schedules_way(db: Connection) -> Non
     found = await due(db)
     assert await fire(db, found, found["now"]) == 1
     assert [await status(db, n) for n in (1, 2)] == ["pending", "pending"]
+
+
+async def test_many_are_fired_by_one_statement(db: Connection) -> None:
+    for name in ("a", "b", "c"):
+        await schedule(db, name=name)
+    found = [await due(db, name) for name in ("a", "b", "c")]
+    at: datetime = found[0]["now"]
+    arguments: Row = {
+        "names": ["a", "b", "c"],
+        "versions": [found[0]["version"], "void", found[2]["version"]],
+        "next_ats": [at + HOUR] * 3,
+        "ticks": [at - 2 * SECOND, at - SECOND, at, at],
+        "tick_counts": [2, 1, 1],
+    }
+    for name, value in (("tick_counts", [2, 1, 2]), ("versions", ["x"])):
+        with refused("PW003"):
+            await call(db, "fire_schedules", **arguments | {name: value})
+    assert await call(db, "fire_schedules", **arguments) == [2, None, 1]
+    told = [job["metadata"]["schedule"] for job in await jobs(db)]
+    assert told == ["a", "a", "c"]

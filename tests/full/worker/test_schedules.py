@@ -38,7 +38,8 @@ class Bench:
     async def look(self, at: datetime | None = None) -> None:
         if at is not None:
             await self.set_clock(at)
-        await self._scheduler.fire_due()
+        while await self._scheduler.fire_due():
+            pass
 
     async def set_clock(self, at: datetime) -> None:
         async def move(connection: Connection) -> None:
@@ -114,6 +115,32 @@ async def test_a_midnight_that_does_not_come_is_one_o_clock(
         "2027-09-05T04:00:00Z",
         "2027-09-06T03:00:00Z",
     ]
+
+
+async def test_many_that_are_due_at_once_are_fired_in_batches(
+    bench: Bench, connection: Connection
+) -> None:
+    """Each in a transaction of its own, and one that is refused hinders none."""
+    await bench.schedule("bad", every=MINUTE, queue="full")
+    await connection.execute(
+        "insert into pgwake.schedules (name, every, kind)"
+        " select 's' || n, '1 minute', 'quick' from generate_series(1, 250) as n;"
+        " create function public.refuse() returns trigger language plpgsql as"
+        " 'begin raise exception using message = ''full''; end';"
+        " create trigger refuse after insert on pgwake.jobs_live for each row"
+        " when (new.queue = 'full') execute function public.refuse()"
+    )
+    await bench.look()
+    next_at = await connection.fetchval("select max(next_at) from pgwake.schedules")
+    with capture_logs() as logs:
+        await bench.look(next_at)
+    assert [line["schedule"] for line in logs if "problem" in line] == ["bad"]
+    commits = await connection.fetch(
+        "select count(*) from pgwake.jobs group by xmin::text order by count(*) desc"
+    )
+    counts = [count for (count,) in commits]
+    assert sum(counts) == 250
+    assert counts[0] == 100  # the batch with the bad one is fired one by one
 
 
 async def test_after_a_day_without_workers_a_minutely_schedule_makes_one_job(

@@ -21,7 +21,8 @@ watch
 WORKER = PRODUCER | words("""
 claim_batch claim_jobs claim_next_job claim_or_wait complete_job complete_jobs
 declare_kinds diagnose diagnose_worker due_schedules explain_job extend_leases fail_job
-fail_jobs fire_schedule forget_worker get_adoption get_metrics get_parent_results
+fail_jobs fire_schedule fire_schedules forget_worker get_adoption get_metrics
+get_parent_results
 is_live lease_outcome list_failed list_kinds list_schedules list_workers maintain mute
 next_run_at next_suspect_at note_schedule_problem notify_lock_key open_writers park
 pass_duty peek_jobs raise_invalid release_jobs release_worker_jobs report_worker
@@ -264,6 +265,10 @@ def keep_up(life: Life) -> None:
         [version],
     )
     life.called.add("fire_schedule")
+    nothing: dict[str, list[str]] = {
+        name: [] for name in ("names", "versions", "next_ats", "ticks", "tick_counts")
+    }
+    assert life.call(worker, "fire_schedules", **nothing) == [[]]
     assert life.call(worker, "list_schedules")[0][10] == 1  # fired_count
     life.keep(worker, "sweep_expired_leases")
     for step in STEPS:

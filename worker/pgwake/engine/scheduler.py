@@ -6,11 +6,14 @@ import structlog
 from pgwake.database.connection import Connection, describe
 from pgwake.database.session import Session
 from pgwake.database.statements import schedules
+from pgwake.database.statements.schedules import Ticks
 from pgwake.errors import InvalidScheduleError
 from pgwake.observe.metrics import Metrics
 from pgwake.ticks import MISFIRE_GRACE, Due, plan
 
 log = structlog.get_logger()
+
+BATCH = 100  # schedules that are fired by one statement
 
 
 class Scheduler:
@@ -25,22 +28,35 @@ class Scheduler:
         self._session = session
         self._metrics = metrics
 
-    async def fire_due(self) -> None:
-        """Look once. What one schedule has wrong is noted with it, and hinders none."""
-        for due in await self._session.call(schedules.due):
+    async def fire_due(self) -> bool:
+        """Fire a batch; whether more are due.
+
+        What one schedule has wrong is noted with it, and hinders none.
+        """
+        due, has_more = await self._session.call(lambda c: schedules.due(c, BATCH))
+        batch = []
+        for one in due:
             try:
-                await self._fire(due)
-            except (InvalidScheduleError, asyncpg.PostgresError) as error:
-                await self._note(due, error)
+                batch.append(Ticks(one, *plan(one)))
+            except InvalidScheduleError as error:
+                await self._note(one, error)
+        if batch:
+            await self._fire(batch)
+        return has_more
 
-    async def _fire(self, due: Due) -> None:
-        ticks, next_at = plan(due)
-
-        async def fire(connection: Connection) -> int | None:
-            return await schedules.fire(connection, due, ticks, next_at)
-
-        fired = await self._session.call(fire)
-        if fired is not None:
+    async def _fire(self, batch: list[Ticks]) -> None:
+        try:
+            counts = await self._session.call(lambda c: schedules.fire(c, batch))
+        except asyncpg.PostgresError as error:
+            if len(batch) == 1:
+                await self._note(batch[0].due, error)
+                return
+            for one in batch:  # one of them is refused; the others must not suffer
+                await self._fire([one])
+            return
+        for (due, ticks, _), fired in zip(batch, counts, strict=True):
+            if fired is None:
+                continue
             if ticks and ticks[0] < due.now - MISFIRE_GRACE:
                 first = str(ticks[0])
                 log.warning("schedule fired late", schedule=due.name, tick=first)

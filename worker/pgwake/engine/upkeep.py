@@ -74,6 +74,7 @@ class Upkeep:
         self._renewal_interval = renewal_interval
         self._scheduler = Scheduler(session, metrics)
         self._is_behind = False
+        self._has_ticks = False
         metrics.database_up.set_function(lambda: session.up_since is not None)
 
     async def run(self) -> None:
@@ -108,6 +109,8 @@ class Upkeep:
                 wait = max(wait, self._sampler.seconds)
             elif step == "diagnose":
                 wait = max(wait, self._metrics.findings.seconds)
+            elif step == "schedules" and self._has_ticks:
+                wait = 0.0  # but whatever else is due comes before
             elif step == "retention" and self._is_behind:
                 self._is_behind = False  # unless the next one says so again
                 wait = BEHIND_SECONDS
@@ -126,7 +129,7 @@ class Upkeep:
                 )
             )
         elif step == "schedules":
-            await self._scheduler.fire_due()
+            self._has_ticks = await self._scheduler.fire_due()
         else:
             return await self._maintain(step)
         return True

@@ -168,7 +168,8 @@ class Rehearsal:
         return runs
 
     async def _claim(self) -> Job | None:
-        await self._scheduler.fire_due()
+        while await self._scheduler.fire_due():
+            pass
         asked_at = monotonic()
         claimed = await self._session.call(lambda c: queue.claim_one(c, WORKER))
         return claimed and Job(*claimed, asked_at)  # type: ignore[arg-type]  # unpacked alike

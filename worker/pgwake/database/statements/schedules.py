@@ -3,13 +3,20 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgwake.database.statements import Connection
 from pgwake.ticks import Due
 
-_DUE = "select * from pgwake.due_schedules()"
-_FIRE = "select pgwake.fire_schedule($1, $2, $3, $4)"
+# Of the 1,000 that are due for the longest, some at random: other workers fire others.
+_DUE = """
+select d.*
+from (select s.*, count(*) over () > $1 as has_more from pgwake.due_schedules() as s
+      limit 1000) as d
+order by random()
+limit $1
+"""
+_FIRE = "select pgwake.fire_schedules($1, $2, $3, $4, $5)"
 _NOTE_PROBLEM = "select pgwake.note_schedule_problem($1, $2, $3)"
 _SCHEDULE = """
 select pgwake.schedule($1, $2, $3, $4, queue => $5, timezone => $6, every => $7,
@@ -24,19 +31,31 @@ _LIST = "select * from pgwake.list_schedules()"
 _NOW = "select pgwake.now()"
 
 
-async def due(connection: Connection) -> list[Due]:
-    """Return the schedules that are to be looked at."""
-    return [Due(*row) for row in await connection.fetch(_DUE)]
+class Ticks(NamedTuple):
+    """What is to be fired of a schedule: its ticks, and the one that follows."""
+
+    due: Due
+    ticks: Sequence[datetime]
+    next_at: datetime
 
 
-async def fire(
-    connection: Connection, due: Due, ticks: Sequence[datetime], next_at: datetime
-) -> int | None:
-    """Make a job of each tick; how many, or None if somebody else has."""
-    count: int | None = await connection.fetchval(
-        _FIRE, due.name, due.version, ticks, next_at
+async def due(connection: Connection, limit: int) -> tuple[list[Due], bool]:
+    """Return schedules that are to be looked at, and whether there are more."""
+    rows = await connection.fetch(_DUE, limit)
+    return [Due(*row[:-1]) for row in map(tuple, rows)], any(row[-1] for row in rows)
+
+
+async def fire(connection: Connection, batch: Sequence[Ticks]) -> list[int | None]:
+    """Make a job of each tick; how many of each, or None if somebody else has."""
+    counts: list[int | None] = await connection.fetchval(
+        _FIRE,
+        [one.due.name for one in batch],
+        [one.due.version for one in batch],
+        [one.next_at for one in batch],
+        [tick for one in batch for tick in one.ticks],
+        [len(one.ticks) for one in batch],
     )
-    return count
+    return counts
 
 
 async def note_problem(connection: Connection, due: Due, problem: str) -> bool:

@@ -33,20 +33,21 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set enable_nestloop = off
 set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_outcomes text[];
   v_audience pgwake.audience := pgwake.get_audience();
-  v_item record;
-  v_job record;
-  v_policy record;
-  v_delay interval;
-  v_status text;
-  v_outcome text;
-  v_retried text[] := '{}';
-  v_waiting text[] := '{}';
+  v_ids bigint[];
+  v_places bigint[];
+  v_outcomes text[];
+  v_delays interval[];
+  v_statuses text[];
+  v_queues text[];
+  v_waiting_queues text[];
+  v_waiting_keys text[];
+  v_events text[];
 begin
   perform pgwake.check_leases(fail_jobs.job_ids, fail_jobs.lease_ids);
   if exists (
@@ -59,71 +60,105 @@ begin
       format('an array has not %s values', cardinality(fail_jobs.job_ids)),
       'Pass one value for each job id (null for none), or leave the array out.');
   end if;
-  v_outcomes := array_fill(null::text, array[cardinality(fail_jobs.job_ids)]);
-  for v_item in
-    select u.id, u.lease_id, u.message, u.traceback, coalesce(u.reason, 'failed') as reason, u.retry_in,
-      u.retryable, u.place
-    from unnest(fail_jobs.job_ids, fail_jobs.lease_ids, fail_jobs.errors, fail_jobs.tracebacks,
-                fail_jobs.reasons, fail_jobs.retry_ins, fail_jobs.retryables)
-      with ordinality as u(id, lease_id, message, traceback, reason, retry_in, retryable, place)
-    order by u.id
-  loop
-    select j.queue, j.kind, j.attempt, j.max_attempts, j.cancel_requested_at, j.concurrency_key
-    into v_job
-    from pgwake.jobs_live as j
-    where j.id = v_item.id and j.lease_id = v_item.lease_id
-    for update;
 
-    if found then
-      select * into v_policy from pgwake.get_policy(v_job.queue, v_job.kind);
-    end if;
-    if v_job.queue is null then
-      v_outcome := pgwake.lease_outcome(v_item.id, v_item.lease_id);
-      if v_outcome not in ('failed', 'cancelled', 'no_such_job') then
-        v_outcome := 'lease_lost';
-      end if;
-    elsif v_job.cancel_requested_at is not null then
-      v_outcome := 'cancelled';
-      perform pgwake.end_job(v_item.id, 'cancelled', v_item.reason, v_item.message, v_item.traceback);
-    elsif v_item.retryable is false or v_job.attempt >= coalesce(v_job.max_attempts, v_policy.max_attempts) then
-      v_outcome := 'failed';
-      perform pgwake.end_job(v_item.id, 'failed', v_item.reason, v_item.message, v_item.traceback);
-    else
-      v_outcome := 'retry';
-      v_delay := case
-        when v_item.retry_in is null then
-          pgwake.retry_delay(v_job.attempt, v_policy.backoff_base, v_policy.backoff_cap, v_policy.backoff_jitter)
-        else least(greatest(v_item.retry_in, interval '0'), interval '10 years')
-      end;
-      v_status := pgwake.status_after_attempt(v_job.concurrency_key, v_delay, v_policy.keep_order);
+  with locked as materialized (
+    select j.id, j.queue, j.kind, j.attempt, j.max_attempts, j.cancel_requested_at, j.concurrency_key
+    from pgwake.jobs_live as j
+    where j.id = any (fail_jobs.job_ids)
+      and ((j.id, j.lease_id) in (
+        select u.id, u.lease_id
+        from unnest(fail_jobs.job_ids, fail_jobs.lease_ids) as u(id, lease_id)
+      )) is true
+    order by j.id
+    for update
+  ),
+  policies as materialized (
+    select d.queue, d.kind, p.*
+    from (select distinct l.queue, l.kind from locked as l) as d
+    cross join lateral pgwake.get_policy(d.queue, d.kind) as p
+  ),
+  decided as (
+    select l.id, u.place, l.concurrency_key, p.keep_order,
+      case
+        when l.cancel_requested_at is not null then 'cancelled'
+        when u.retryable is false or l.attempt >= coalesce(l.max_attempts, p.max_attempts) then 'failed'
+        else 'retry'
+      end as outcome,
+      case
+        when u.retry_in is null then
+          pgwake.retry_delay(l.attempt, p.backoff_base, p.backoff_cap, p.backoff_jitter)
+        else least(greatest(u.retry_in, interval '0'), interval '10 years')
+      end as delay
+    from locked as l
+    join unnest(fail_jobs.job_ids, fail_jobs.retry_ins, fail_jobs.retryables)
+      with ordinality as u(id, retry_in, retryable, place) on u.id = l.id
+    join policies as p on p.queue = l.queue and p.kind = l.kind
+    offset 0  -- the delay is drawn once
+  )
+  select array_agg(d.id), array_agg(d.place), array_agg(d.outcome), array_agg(d.delay),
+    array_agg(pgwake.status_after_attempt(d.concurrency_key, d.delay, d.keep_order))
+  into v_ids, v_places, v_outcomes, v_delays, v_statuses
+  from decided as d;
+
+  if 'retry' = any (v_outcomes) then
+    with retried as (
       update pgwake.jobs_live as j
-      set status = v_status, lease_id = null, lease_expires_at = null, claimed_by = null, started_at = null,
-        errors = pgwake.append_error(j.errors, j.attempt, j.claimed_by, v_item.reason, v_item.message, v_item.traceback),
-        run_at = pgwake.now() + v_delay
-      where j.id = v_item.id;
-      v_retried := v_retried || v_job.queue;
-      if v_status = 'waiting' then
-        v_waiting := v_waiting || v_job.queue;
-        perform pgwake.flag_keys(array[v_job.queue], array[v_job.concurrency_key]);
-      else
-        perform pgwake.wake(v_job.queue);
-      end if;
-      if pgwake.is_announced(v_job.queue, v_audience) then
-        perform pgwake.announce(array[
-          pgwake.status_event(v_item.id, v_job.queue, v_job.kind, 'running', v_status)]);
-      end if;
+      set status = u.status, lease_id = null, lease_expires_at = null, claimed_by = null, started_at = null,
+        errors = pgwake.append_error(
+          j.errors, j.attempt, j.claimed_by, coalesce(e.reason, 'failed'), e.message, e.traceback),
+        run_at = pgwake.now() + u.delay
+      from unnest(v_ids, v_outcomes, v_delays, v_statuses) as u(id, outcome, delay, status)
+      join unnest(fail_jobs.job_ids, fail_jobs.errors, fail_jobs.tracebacks, fail_jobs.reasons)
+        as e(id, message, traceback, reason) on e.id = u.id
+      where j.id = any (v_ids) and u.id = j.id and u.outcome = 'retry'
+      returning j.id, j.queue, j.kind, j.status, j.concurrency_key
+    ),
+    counted as (
+      insert into pgwake.counts (queue, at, running_rows, waiting_rows)
+      select r.queue, pgwake.now(), -count(*), nullif(count(*) filter (where r.status = 'waiting'), 0)
+      from retried as r
+      group by r.queue
+    )
+    select array_agg(distinct r.queue) filter (where r.status = 'pending'),
+      array_agg(r.queue) filter (where r.status = 'waiting'),
+      array_agg(r.concurrency_key) filter (where r.status = 'waiting'),
+      array_agg(pgwake.status_event(r.id, r.queue, r.kind, 'running', r.status))
+        filter (where pgwake.is_announced(r.queue, v_audience))
+    into v_queues, v_waiting_queues, v_waiting_keys, v_events
+    from retried as r;
+    perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
+    if v_waiting_keys is not null then
+      perform pgwake.flag_keys(v_waiting_queues, v_waiting_keys);
     end if;
-    v_outcomes[v_item.place] := v_outcome;
-  end loop;
-  insert into pgwake.counts (queue, at, running_rows, waiting_rows)
-  select r.queue, pgwake.now(), -count(r.retried), nullif(count(r.waiting), 0)
-  from (
-    select u.queue, u.queue, null from unnest(v_retried) as u(queue)
-    union all
-    select u.queue, null, u.queue from unnest(v_waiting) as u(queue)
-  ) as r(queue, retried, waiting)
-  group by r.queue;
-  return v_outcomes;
+    perform pgwake.announce(v_events);
+  end if;
+  if v_outcomes && array['failed', 'cancelled'] then
+    perform pgwake.end_jobs(
+      array_agg(u.id), array_agg(u.outcome), array_agg(coalesce(e.reason, 'failed')), array_agg(e.message),
+      array_agg(e.traceback))
+    from unnest(v_ids, v_outcomes) as u(id, outcome)
+    join unnest(fail_jobs.job_ids, fail_jobs.errors, fail_jobs.tracebacks, fail_jobs.reasons)
+      as e(id, message, traceback, reason) on e.id = u.id
+    where u.outcome <> 'retry';
+  end if;
+
+  if cardinality(v_ids) = cardinality(fail_jobs.job_ids) then
+    return array(select d.outcome from unnest(v_places, v_outcomes) as d(place, outcome) order by d.place);
+  end if;
+  return array(
+    select
+      case
+        when d.outcome is not null then d.outcome
+        when o.outcome in ('failed', 'cancelled', 'no_such_job') then o.outcome
+        else 'lease_lost'
+      end
+    from unnest(fail_jobs.job_ids, fail_jobs.lease_ids) with ordinality as u(id, lease_id, place)
+    left join unnest(v_ids, v_outcomes) as d(id, outcome) on d.id = u.id
+    cross join lateral (
+      select case when d.outcome is null then pgwake.lease_outcome(u.id, u.lease_id) end
+    ) as o(outcome)
+    order by u.place
+  );
 end
 $$;
 

@@ -5,6 +5,7 @@
 \ir raise_outcome.sql
 \ir status_after_attempt.sql
 \ir error_fingerprint.sql
+\ir end_jobs.sql
 \ir end_job.sql
 \ir complete_jobs.sql
 \ir complete_job.sql

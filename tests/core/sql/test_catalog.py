@@ -10,6 +10,7 @@ from support.sql.life import ADMIN
 SIGNATURES = {
     "adopt": ("INOUT environment text, guard boolean, OUT identity text -> record"),
     "apply_retention": "max_rows integer -> integer",
+    "allow_replace": "-> void",
     "cancel_job": "job_id bigint -> text",
     "cancel_jobs": (
         "queue text, kind text, concurrency_key text, unique_key text, status text,"

@@ -1,6 +1,7 @@
 """Ends of jobs, gathered and written a batch a statement."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from time import monotonic
@@ -28,7 +29,8 @@ from pgwake.pause import pause
 
 log = structlog.get_logger()
 
-MAX_BATCH = 500
+MAX_BATCH = 500  # completions of a statement
+MAX_OTHERS = 100  # failures, or jobs given back: what a completion may wait for
 FLUSH_SECONDS = 0.005  # how long an end may wait for company while others are written
 MAX_WAITING = 5_000  # beyond it, slots wait for the database
 
@@ -183,24 +185,30 @@ class Finisher:
                 await pause(self._enough, max(left, 0))
 
     async def _flush(self) -> None:
-        batch = self._ends[:MAX_BATCH]
-        if self._reports:
-            await self._reports.write(self._session, [end.job for end in batch])
         completed, failed, released = [], [], {}  # type: ignore[var-annotated]
-        for end in batch:
-            if isinstance(end.what, Release):
+        left, seen, release_count = [], len(self._ends), 0
+        for end in self._ends:
+            if isinstance(end.what, Release) and release_count < MAX_OTHERS:
                 released.setdefault(end.what.reason, []).append(end)
-            elif isinstance(end.what, Failure):
+                release_count += 1
+            elif isinstance(end.what, Failure) and len(failed) < MAX_OTHERS:
                 failed.append(end)
-            else:
+            elif not isinstance(end.what, Release | Failure) and (
+                len(completed) < MAX_BATCH
+            ):
                 completed.append(end)
+            else:
+                left.append(end)
+        if self._reports:
+            batch = itertools.chain(completed, failed, *released.values())
+            await self._reports.write(self._session, [end.job for end in batch])
         if completed:
             await self._write(completed, _complete)
         if failed:
             await self._write(failed, _fail)
         for ends in released.values():
             await self._write(ends, _release)
-        del self._ends[: len(batch)]
+        self._ends[:seen] = left
 
     async def _write(self, ends: Sequence[End], statement: Statement) -> None:
         started = monotonic()
@@ -208,8 +216,9 @@ class Finisher:
             outcomes = await self._session.call(lambda c: statement(c, ends))
         except asyncpg.PostgresError as error:
             if len(ends) > 1:  # one of them is refused; the others must not suffer
-                for end in ends:
-                    await self._write([end], statement)
+                half = len(ends) // 2
+                await self._write(ends[:half], statement)
+                await self._write(ends[half:], statement)
             else:
                 self._refused(ends[0], error)
             return

@@ -1,0 +1,43 @@
+"""The order in which ends of jobs are written."""
+
+from time import monotonic
+
+from pgwake.database.session import Session
+from pgwake.database.statements.claim import claim_batch
+from pgwake.engine.ends import Telemetry
+from pgwake.engine.finisher import Finisher
+from pgwake.engine.held_jobs import HeldJobs
+from pgwake.engine.progress import Reports
+from pgwake.jobs.job import Job
+from pgwake.observe.joblog import JobLog
+from pgwake.observe.metrics import Metrics
+from support import Connection
+from support.sql.helpers import insert_many
+
+BEFORE = """
+select count(*) from pgwake.jobs_failed
+where finished_at < (select finished_at from pgwake.jobs_finished)
+"""
+
+
+async def test_a_completion_does_not_wait_for_failures_that_came_before(
+    connection: Connection, database: str
+) -> None:
+    await insert_many(connection, 601)
+    claimed = await claim_batch(connection, "default", 601, "w1", None)
+    *bad, good = Job.from_claim(claimed, monotonic())
+    session = Session(database, "pgwake:finisher", "ends", 10)
+    telemetry = Telemetry(Metrics([]), JobLog(0))
+    finisher = Finisher(session, HeldJobs(), telemetry, Reports(session))
+    try:
+        for job in bad:
+            finisher.fail(job, 0.1, "down", retryable=False)
+        finisher.complete(good, None, 0.1)
+        await finisher.write_all()
+    finally:
+        session.close()
+
+    states = "select count(*), count(*) filter (where status = 'failed')"
+    (row,) = await connection.fetch(f"{states} from pgwake.jobs")
+    assert tuple(row) == (601, 600)
+    assert await connection.fetchval(BEFORE) == 0

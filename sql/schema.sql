@@ -67,6 +67,13 @@ begin
   from pg_namespace as n join pg_roles as r on r.oid = n.nspowner
   where n.nspname = 'pgwake';
   if not found then
+    if getdatabaseencoding() <> 'UTF8' then
+      raise exception using
+        errcode = 'feature_not_supported',
+        message = format('database %I has the encoding %s, and pgwake needs UTF8', current_database(),
+                         getdatabaseencoding()),
+        hint = format('Make another: create database %I encoding ''UTF8'' template template0', current_database() || '_utf8');
+    end if;
     if not has_database_privilege(current_database(), 'create') then
       raise exception using
         errcode = 'insufficient_privilege',

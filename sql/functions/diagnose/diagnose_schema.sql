@@ -8,6 +8,7 @@
 -- hook_path        warning  a trigger function of somebody's, on a table of pgwake's,
 --                           that has no search_path of its own
 -- autovacuum_off   warning  for the server, or for a table of pgwake's
+-- encoding         error    the database is not of UTF8: one bad byte refuses each claim
 -- ids_come_again   error    the sequence of ids lags behind the jobs
 -- unpublishable    error    a table that is published, without a primary key or replica
 --                           identity: its changes are refused
@@ -37,6 +38,14 @@ begin
         current_database()),
       null::double precision;
   end if;
+
+  return query
+  select 'encoding', 'error', current_database()::text,
+    format('the database has the encoding %s: a text that is not UTF8 has each claim refused that meets it',
+      getdatabaseencoding()),
+    format('create database %I encoding ''UTF8'' template template0;  -- then move the queue there',
+      current_database() || '_utf8'), null::double precision
+  where getdatabaseencoding() <> 'UTF8';
 
   return query
   select 'ids_come_again', 'error', 'pgwake.jobs_id_seq',

@@ -274,3 +274,24 @@ async def test_who_may_not_create_a_schema_is_told_and_leaves_nothing(
         await install(database_url(server, "postgres"))
     schemas = admin.execute("select from pg_namespace where nspname = 'pgwake'")
     assert schemas.fetchall() == []
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_database_that_is_not_utf8_is_refused(
+    server: EmbeddedServer, admin: psycopg.Connection, encoding: str
+) -> None:
+    name = f"pgwake_{encoding.lower()}"
+    admin.execute(
+        f"create database {name} template template0 encoding '{encoding}'"
+        " lc_collate 'C' lc_ctype 'C'"
+    )
+    try:
+        url = database_url(server, name, role="postgres")
+        with refused("0A000") as caught:
+            await install(url)
+        assert f"has the encoding {encoding}" in str(caught.value.message)
+        assert "encoding 'UTF8'" in str(caught.value.hint)
+        with pytest.raises(AssertionError, match="pgwake needs UTF8"):
+            psql(server, url, "-f", INSTALL)
+    finally:
+        admin.execute(f"drop database {name}")

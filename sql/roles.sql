@@ -116,6 +116,7 @@ grant select on
   pgwake.workers
   to pgwake_worker;
 grant execute on function
+  pgwake.allow_replace,
   pgwake.claim_batch,
   pgwake.claim_jobs,
   pgwake.claim_next_job,

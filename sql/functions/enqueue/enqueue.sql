@@ -5,7 +5,9 @@
 -- beginning of the transaction; by default at once. unique_key is unique with the kind among live jobs; if it is taken,
 -- on_conflict decides:
 --   return   (default) nothing is added, the live job's id is returned
---   replace  a waiting or pending job takes over all that is given here, and what is not
+--   replace  for workers, admins, and who may execute allow_replace (else 42501), since
+--            whoever has added the job is not asked:
+--            a waiting or pending job takes over all that is given here, and what is not
 --            given gets its default: without depends_on it waits for no other job any
 --            more. A running one gives up its key and the new job is added beside it
 --   raise    PW005, with the live job's id in the detail
@@ -73,6 +75,9 @@ begin
   if enqueue.on_conflict is null or enqueue.on_conflict not in ('return', 'replace', 'raise') then
     perform pgwake.raise_invalid(
       format('on_conflict is %L', enqueue.on_conflict), 'Use return, replace or raise.');
+  end if;
+  if enqueue.on_conflict = 'replace' then
+    perform pgwake.allow_replace();
   end if;
   v_run_at := v_run_at + coalesce(enqueue.delay, interval '0');
 

@@ -1,3 +1,4 @@
 -- How jobs come, where a plain INSERT does not do.
+\ir allow_replace.sql
 \ir enqueue.sql
 \ir enqueue_many.sql

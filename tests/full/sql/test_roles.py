@@ -200,6 +200,29 @@ def test_what_the_roles_may_do_is_enough_for_the_whole_life_of_jobs(
     assert ADMIN - life.called == {"raise_invalid"}
 
 
+def test_a_producer_replaces_jobs_only_if_it_was_let(
+    session: Login, admin_url: str
+) -> None:
+    producer, worker = session("app_producer"), session("app_worker")
+    enqueue = (
+        "select pgwake.enqueue('k', %s, unique_key => 'theirs', on_conflict => %s)"
+    )
+    payload = "select payload ->> 'by' from pgwake.jobs"
+    (job_id,) = worker.execute(enqueue, ['{"by": "worker"}', "return"]).fetchone()
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="may not replace"):
+        producer.execute(enqueue, ['{"by": "producer"}', "replace"])
+    assert producer.execute(payload).fetchone() == ("worker",)
+    assert worker.execute(enqueue, ['{"by": "again"}', "replace"]).fetchone() == (
+        job_id,
+    )
+    with psycopg.connect(admin_url, autocommit=True) as owner:
+        let = "execute on function pgwake.allow_replace"
+        owner.execute(f"grant {let} to app_producer")
+        producer.execute(enqueue, ['{"by": "producer"}', "replace"])
+        owner.execute(f"revoke {let} from app_producer")
+    assert producer.execute(payload).fetchone() == ("producer",)
+
+
 def test_a_publication_of_all_tables_refuses_no_statement(
     session: Login, admin_url: str
 ) -> None:

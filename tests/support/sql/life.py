@@ -19,6 +19,7 @@ check_payload clock_offset enqueue enqueue_many get_job get_queue_stats now unwa
 watch
 """)
 WORKER = PRODUCER | words("""
+allow_replace
 claim_batch claim_jobs claim_next_job claim_or_wait complete_job complete_jobs
 declare_kinds diagnose diagnose_worker due_schedules explain_job extend_leases fail_job
 fail_jobs fire_schedule fire_schedules forget_worker get_adoption get_metrics
@@ -119,6 +120,7 @@ def set_policy(life: Life) -> None:
 
 def declare(life: Life) -> None:
     worker = life.worker
+    life.keep(worker, "allow_replace")
     kinds = '{"checked": {"timeout": 60, "schema": {"type": "object"}}}'
     life.keep(worker, "declare_kinds", kinds=kinds, version="1.2", worker="w1")
     report = {

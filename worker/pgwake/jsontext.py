@@ -6,6 +6,7 @@ from typing import Any
 
 from pgwake.errors import InvalidValueError
 
+RESULT_BYTES = 1 << 20  # as the check jobs_result_is_at_most_1_mib says
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -34,6 +35,28 @@ def dumps(value: Any) -> str:
         raise InvalidValueError(f"not a JSON value: {error}") from None
     if "\\u0000" in text and _NUL.search(text):
         raise InvalidValueError(r"a string holds \u0000, which PostgreSQL can't store")
+    return text
+
+
+def dumps_result(value: Any) -> str | None:
+    """Return a job's result as JSON text; None for none.
+
+    Measured here: the database would refuse one that is too long, but only once it had
+    all of it, and the ends of other jobs wait for that.
+
+    Raises:
+        InvalidValueError: As dumps(), or it has more than RESULT_BYTES.
+    """
+    if value is None:
+        return None
+    text = dumps(value)
+    # jsonb is measured as it is printed, with more blanks than this, so never shorter.
+    if len(text) * 4 > RESULT_BYTES and (size := len(text.encode())) > RESULT_BYTES:
+        raise InvalidValueError(
+            f"the result can't be stored: it has {size} bytes, and may have "
+            f"{RESULT_BYTES} (jobs_result_is_at_most_1_mib). Keep it elsewhere, and "
+            "return where"
+        )
     return text
 
 

@@ -419,7 +419,7 @@ async def hide_an_error(_: Job, transaction: Connection) -> None:
     ("do", "reason", "said"),
     [
         (no_json, "invalid", ""),
-        (too_large, "failed", "jobs_result_is_at_most_1_mib"),
+        (too_large, "invalid", "jobs_result_is_at_most_1_mib"),
         (end_it_oneself, "failed", "ended its transaction itself"),
         (break_at_the_commit, "failed", "UniqueViolationError"),
         (hide_an_error, "failed", "current transaction is aborted"),

@@ -10,7 +10,7 @@ from typing import Any
 from pgwake import forks
 from pgwake.jobs.job import Job
 from pgwake.jobs.registry import Handler
-from pgwake.jsontext import dumps
+from pgwake.jsontext import dumps_result
 from pgwake.processes.pool import Processes
 
 
@@ -38,7 +38,7 @@ class Calls:
             value = await handler.function(**arguments)
         else:
             value = await self._in_thread(handler, arguments)
-        return None if value is None else dumps(value)
+        return dumps_result(value)
 
     async def apart(
         self, handler: Handler, job: Job, began: Callable[[Job, Handler], None]

@@ -30,6 +30,7 @@ from pgwake.pause import pause
 log = structlog.get_logger()
 
 MAX_BATCH = 500  # completions of a statement
+MAX_BATCH_CHARACTERS = 4 * 2**20  # of their results
 MAX_OTHERS = 100  # failures, or jobs given back: what a completion may wait for
 FLUSH_SECONDS = 0.005  # how long an end may wait for company while others are written
 MAX_WAITING = 5_000  # beyond it, slots wait for the database
@@ -185,29 +186,37 @@ class Finisher:
                 await pause(self._enough, max(left, 0))
 
     async def _flush(self) -> None:
-        completed, failed, released = [], [], {}  # type: ignore[var-annotated]
-        left, seen, release_count = [], len(self._ends), 0
+        """Write a batch of each sort: what is more waits for the next round."""
+        completed: list[End] = []
+        failed: list[End] = []
+        left: list[End] = []
+        released: dict[str, list[End]] = {}
+        seen, release_count, size = len(self._ends), 0, 0
         for end in self._ends:
-            if isinstance(end.what, Release) and release_count < MAX_OTHERS:
-                released.setdefault(end.what.reason, []).append(end)
+            what = end.what
+            if isinstance(what, Release):
+                has_room = release_count < MAX_OTHERS
+                batch = released.setdefault(what.reason, []) if has_room else left
                 release_count += 1
-            elif isinstance(end.what, Failure) and len(failed) < MAX_OTHERS:
-                failed.append(end)
-            elif not isinstance(end.what, Release | Failure) and (
-                len(completed) < MAX_BATCH
-            ):
-                completed.append(end)
+            elif isinstance(what, Failure):
+                batch = failed
+                has_room = len(failed) < MAX_OTHERS
             else:
-                left.append(end)
+                batch = completed
+                size += len(what or "")
+                has_room = len(completed) < MAX_BATCH and (
+                    size <= MAX_BATCH_CHARACTERS or not completed
+                )
+            (batch if has_room else left).append(end)
         if self._reports:
-            batch = itertools.chain(completed, failed, *released.values())
-            await self._reports.write(self._session, [end.job for end in batch])
+            ends = itertools.chain(completed, failed, *released.values())
+            await self._reports.write(self._session, [end.job for end in ends])
         if completed:
             await self._write(completed, _complete)
         if failed:
             await self._write(failed, _fail)
-        for ends in released.values():
-            await self._write(ends, _release)
+        for batch in released.values():
+            await self._write(batch, _release)
         self._ends[:seen] = left
 
     async def _write(self, ends: Sequence[End], statement: Statement) -> None:

@@ -10,7 +10,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pgwake.errors import ConfigurationError, InvalidPayloadError, InvalidValueError
 from pgwake.jobs.job import Job, Stoppable
 from pgwake.jobs.signature import Signature, call_of, explain, schema_of
-from pgwake.jsontext import dumps
+from pgwake.jsontext import dumps_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +167,6 @@ def _end(value: Any) -> BaseException | str | None:
     if value is None or isinstance(value, BaseException):
         return value
     try:
-        return dumps(value)
+        return dumps_result(value)
     except InvalidValueError as error:
         return error

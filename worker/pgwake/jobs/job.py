@@ -12,7 +12,7 @@ from uuid import UUID
 from pgwake.database.statements import Connection
 from pgwake.database.statements.claim import Claim
 from pgwake.errors import ConfigurationError, InvalidValueError
-from pgwake.jsontext import dumps
+from pgwake.jsontext import dumps, dumps_result
 
 if TYPE_CHECKING:
     import asyncpg
@@ -272,14 +272,14 @@ class Job:
 
         Raises:
             ConfigurationError: There is no such block.
-            InvalidValueError: It is no JSON value.
+            InvalidValueError: It is no JSON value, or larger than 1 MiB.
         """
         if self.completion is None or self.completion.is_done:
             raise ConfigurationError(
                 "set_result() is for the block of transaction(); without one, return "
                 "the result"
             )
-        self.completion.result = dumps(result)
+        self.completion.result = "null" if result is None else dumps_result(result)
 
     def report_progress(self, progress: Any) -> None:
         """Say how far the job is; from any thread.

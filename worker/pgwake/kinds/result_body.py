@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from pgwake.errors import InvalidValueError
-from pgwake.jsontext import dumps, storable
+from pgwake.jsontext import RESULT_BYTES, dumps, storable
 
-MAX_BYTES = 1 << 20  # as the check jobs_result_is_at_most_1_mib says
+MAX_BYTES = RESULT_BYTES
 
 
 def result_of(data: bytes, *, is_json: bool) -> Any:

@@ -25,7 +25,7 @@ from pgwake.jobs.location import Location
 from pgwake.jobs.outcomes import Snooze
 from pgwake.jobs.problem import ReportedError, describe, report
 from pgwake.jobs.signature import Signature
-from pgwake.jsontext import dumps
+from pgwake.jsontext import dumps_result
 from pgwake.observe import logs
 from pgwake.settings import Settings
 from pgwake.tracing import tracing
@@ -151,7 +151,7 @@ def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
                 value = function(**arguments)
             finally:
                 forks.leave_if_forked()
-        result = None if value is None else dumps(value)
+        result = dumps_result(value)
     except MemoryError as error:
         return Answer(problem=memory.exceeded(error), is_spent=True)
     except BaseException as error:  # noqa: BLE001, the worker decides what it means

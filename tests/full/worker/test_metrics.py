@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -140,9 +141,14 @@ async def test_jobs_given_back_are_counted_by_reason(
 
 
 async def test_a_worker_process_serves_its_metrics(
-    connection: Connection, start_worker: StartProcess
+    connection: Connection,
+    start_worker: StartProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    port = free_port()
+    port, shared = free_port(), tmp_path / "of-the-application"
+    shared.mkdir()
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(shared))
     await start_worker(http_port=port, processes=2)
     await ended(connection, await insert(connection, "noop"))
     pages: list[Samples] = []
@@ -157,6 +163,8 @@ async def test_a_worker_process_serves_its_metrics(
     for page in pages:
         # What a process costs its machine, by the names that everybody knows.
         assert page.total("process_resident_memory_bytes") > 0
+        assert page.total("pgwake_slots") == 10
+    assert not list(shared.iterdir())
 
 
 def test_series_are_bounded_whatever_kinds_arrive() -> None:

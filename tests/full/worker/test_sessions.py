@@ -6,6 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from pgwake.database.connection import connect as connect_session
 from pgwake.database.connection import describe
 from pgwake.database.embedded import EmbeddedServer
 from support import Connect, Connection, database_url, wait_for
@@ -31,6 +32,16 @@ async def terminate_all(admin: Connection) -> int:
         " where application_name like 'pgwake:%' and datname = current_database()"
     )
     return count
+
+
+async def test_keys_in_a_home_that_can_not_be_read_are_passed_by(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/" + "x" * 300)  # root may read any that can be named
+    for mode in ("prefer", "allow"):
+        session = await connect_session(f"{database}?sslmode={mode}", "test", 10)
+        assert await session.fetchval("select 1") == 1
+        await session.close()
 
 
 def threads_of(pid: int) -> int:

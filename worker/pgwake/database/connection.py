@@ -1,6 +1,7 @@
 """Connections: opened on the host that will do, set up for our statements, judged."""
 
 import asyncio
+import os
 import random
 import socket
 import ssl
@@ -8,9 +9,11 @@ from asyncio.staggered import staggered_race
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import asyncpg
+from asyncpg import connect_utils
 
 from pgwake import forks
 from pgwake.database.url import host_urls, must_write
@@ -110,6 +113,31 @@ _KEEPALIVE = {
 
 MAX_BACKOFF_SECONDS = 2.0
 HOST_SECONDS = 1.0  # for which a host may be silent until the next is asked too
+
+
+def _pass_by_unreadable_homes() -> None:
+    """Let asyncpg do without keys in a home that it may not read, as libpq does.
+
+    It has no setting for that: a user's with HOME=/root would get no session at all.
+    """
+    utils: Any = connect_utils
+    find = utils._dot_postgresql_path  # noqa: SLF001
+
+    def find_readable(name: str) -> Path | None:
+        path: Path | None = find(name)
+        try:
+            if path is not None:
+                os.stat(path)  # noqa: PTH116, Path.exists() hides why it can't say
+        except (FileNotFoundError, NotADirectoryError):
+            return path
+        except OSError:
+            return None
+        return path
+
+    utils._dot_postgresql_path = find_readable  # noqa: SLF001
+
+
+_pass_by_unreadable_homes()
 
 
 class SpoiltSessionError(asyncpg.InterfaceError):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import anyio
 
@@ -142,9 +143,9 @@ class Assembly:
     def _show_slots(self) -> None:
         for ready_jobs in self.all_ready:
             self._metrics.claim_succeeded.note((ready_jobs.queue,))
-            self._metrics.slots.labels(ready_jobs.queue).set(ready_jobs.slots)
-            self._metrics.busy_slots.labels(ready_jobs.queue).set_function(
-                lambda ready_jobs=ready_jobs: ready_jobs.busy  # type: ignore[misc]
+            self._metrics.slots.set(ready_jobs.slots, ready_jobs.queue)
+            self._metrics.busy_slots.set(
+                partial(getattr, ready_jobs, "busy"), ready_jobs.queue
             )
 
     def _build_claimer(self, ready_jobs: ReadyJobs) -> Claimer:

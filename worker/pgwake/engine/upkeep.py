@@ -75,7 +75,7 @@ class Upkeep:
         self._scheduler = Scheduler(session, metrics)
         self._is_behind = False
         self._has_ticks = False
-        metrics.database_up.set_function(lambda: session.up_since is not None)
+        metrics.database_up.set(lambda: session.up_since is not None)
 
     async def run(self) -> None:
         """Do it for ever; nothing that the database answers ends it."""

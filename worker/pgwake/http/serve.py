@@ -50,9 +50,7 @@ class Web:
         self._metrics = Metrics([])
         for of_workers in (self._metrics.listener_up, self._metrics.loop_lag):
             self._metrics.registry.unregister(of_workers)
-        self._metrics.database_up.set_function(
-            lambda: self._session.up_since is not None
-        )
+        self._metrics.database_up.set(lambda: self._session.up_since is not None)
         self._sampler = Sampler(self._metrics)
         self._stopping = asyncio.Event()
         self._database_fit = DatabaseFit(

@@ -6,7 +6,7 @@ thread adds at a time; any thread may collect, and sees a sum that is a moment o
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from time import time
 
@@ -42,6 +42,38 @@ class Counts(Collector):
         family = CounterMetricFamily(self._name, self._text, labels=self._labelnames)
         for labels, value in list(self._values.items()):
             family.add_metric(labels, value)
+        return [family]
+
+
+class Values(Collector):
+    """What something is now, by labels: a value, or what a function returns.
+
+    Not prometheus_client's Gauge: where an application has set PROMETHEUS_MULTIPROC_DIR
+    each process would leave a file with it.
+    """
+
+    def __init__(
+        self, name: str, text: str, labels: Sequence[str], registry: CollectorRegistry
+    ) -> None:
+        self._name, self._text, self._labelnames = name, text, tuple(labels)
+        self._values: dict[tuple[str, ...], float | Callable[[], float]] = {}
+        if not labels:
+            self._values[()] = 0.0
+        registry.register(self)
+
+    def set(self, value: float | Callable[[], float], *labels: str) -> None:
+        """Set the value, or the function that is asked for it."""
+        self._values[labels] = value
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the family without its samples."""
+        return [GaugeMetricFamily(self._name, self._text, labels=self._labelnames)]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the family."""
+        family = GaugeMetricFamily(self._name, self._text, labels=self._labelnames)
+        for labels, value in list(self._values.items()):
+            family.add_metric(labels, float(value() if callable(value) else value))
         return [family]
 
 

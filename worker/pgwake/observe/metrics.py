@@ -5,7 +5,6 @@ from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
-    Gauge,
     PlatformCollector,
     ProcessCollector,
 )
@@ -15,7 +14,7 @@ from pgwake.database.statements.upkeep import Crashed
 from pgwake.jobs.job import Job
 from pgwake.observe.database import DatabaseMetrics
 from pgwake.observe.findings import FindingMetrics
-from pgwake.observe.metric_types import Counts, Instants, Seconds
+from pgwake.observe.metric_types import Counts, Instants, Seconds, Values
 from pgwake.version import __version__
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300)
@@ -112,12 +111,12 @@ class Metrics:
         )
         self._gauge(
             "build_info", "1; the label says which version runs.", ("version",)
-        ).labels(__version__).set(1)
+        ).set(1, __version__)
         self._database = DatabaseMetrics(self.registry)
         self.findings = FindingMetrics(self.registry)
 
-    def _gauge(self, name: str, text: str, labels: Iterable[str] = ()) -> Gauge:
-        return Gauge(f"pgwake_{name}", text, labels, registry=self.registry)
+    def _gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Values:
+        return Values(f"pgwake_{name}", text, labels, self.registry)
 
     def _counts(self, name: str, text: str, labels: Sequence[str]) -> Counts:
         return Counts(f"pgwake_{name}", text, labels, self.registry)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from time import monotonic
 from typing import NoReturn
 
@@ -76,9 +77,7 @@ class Listener:
         self._before: tuple[int, datetime] | None = None  # the session before this one
         self.is_up = False
         for lock in self._notify_locks.values():
-            metrics.notify_lock_held.labels(lock.name).set_function(
-                lambda lock=lock: lock.is_held  # type: ignore[misc]
-            )
+            metrics.notify_lock_held.set(partial(getattr, lock, "is_held"), lock.name)
 
     def connect(self) -> None:
         """Let the running loop be the one where the claimers' wishes arrive."""

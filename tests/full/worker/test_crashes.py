@@ -189,5 +189,16 @@ async def test_a_crash_loop_of_the_process_itself_is_slowed_down(
     assert monotonic() - begun > 0.4 + 0.8
 
 
+async def test_a_process_that_can_not_be_started_is_tried_again_a_few_times(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
+    supervisor = Supervisor(settings(database, processes=1))
+    with capture_logs() as lines:
+        assert await supervisor.run() == 69
+    events = [line["event"] for line in lines]
+    assert events == ["process not started"] * 5 + ["no worker process could start"]
+
+
 def test_worker_names_are_never_used_twice() -> None:
     assert len({new_worker_name() for _ in range(1000)}) == 1000

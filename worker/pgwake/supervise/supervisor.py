@@ -113,7 +113,11 @@ class Supervisor:
 
     async def _live(self, port: int, *, suspects: bool) -> int:
         """Start a child, wait for its end, give back what it had; its exit code."""
-        child = await Child.start(self._settings, port, suspects=suspects)
+        try:
+            child = await Child.start(self._settings, port, suspects=suspects)
+        except OSError as error:  # no memory, process or descriptor to be had just now
+            log.error("process not started", error=describe(error))
+            return 1
         self._children.add(child)
         self._tell_crashed()
         if self._stopping.is_set():

@@ -51,15 +51,20 @@ class Child:
     async def start(cls, settings: Settings, port: int, *, suspects: bool) -> "Child":
         """Start one, in a process group of its own: Ctrl-C is ours to forward."""
         beats, beat_fd = os.pipe()
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "pgwake.supervise.main",
-            stdin=asyncio.subprocess.PIPE,
-            pass_fds=[beat_fd],
-            start_new_session=True,
-        )
-        os.close(beat_fd)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "pgwake.supervise.main",
+                stdin=asyncio.subprocess.PIPE,
+                pass_fds=[beat_fd],
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(beats)
+            raise
+        finally:
+            os.close(beat_fd)
         os.set_blocking(beats, False)
         child = cls(process, names.new_worker_name(process.pid), beats)
         child.is_quarantine = suspects

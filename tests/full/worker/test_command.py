@@ -65,7 +65,8 @@ async def test_a_command_gets_the_payload_and_its_output_is_the_result_up_to_a_s
         "head -c 20000000 /dev/zero",
         "sh -c 'head -c 3000000 /dev/zero | tr \"\\\\0\" e >&2; echo end >&2; false'",
     )
-    await worker(start_worker, *outputs, *words, *unread, *without_measure)
+    descriptors = "sh -c 'ls -l /proc/$$/fd'"
+    await worker(start_worker, *outputs, *words, *unread, *without_measure, descriptors)
     payload = {
         "text": "a'; touch /tmp/x; $(id) `id` \"\r\n",
         "exact": 12345678901234567890123,
@@ -92,6 +93,10 @@ async def test_a_command_gets_the_payload_and_its_output_is_the_result_up_to_a_s
     row = await ended(connection, await insert(connection, "l", max_attempts=1))
     assert row["errors"][0]["message"].endswith("eeeend")
     assert len(row["errors"][0]["message"]) < 2000
+    # Nothing of the worker's is open in it but its own input, output and errors.
+    row = await ended(connection, await insert(connection, "m"))
+    opened = {line.partition(" -> ")[2] for line in row["result"].splitlines()[1:]}
+    assert len(opened) == 3, row["result"]
 
 
 async def test_the_job_is_in_the_environment_and_secrets_are_if_they_are_asked_for(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from pgwake import Job, job
@@ -44,7 +45,11 @@ def _orphan(job: Job) -> int:
 
 
 def _links() -> list[str]:
-    return [str(path.readlink()) for path in Path("/proc/self/fd").iterdir()]
+    links = []
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # what lists them is closed by now
+            links.append(str(path.readlink()))
+    return links
 
 
 def _has_default_signals() -> bool:

@@ -6,6 +6,7 @@
 \ir rows_read.sql
 \ir admit_keyed_jobs.sql
 \ir admit_children.sql
+\ir admit_due_jobs.sql
 \ir admit_claim.sql
 \ir recheck_keys.sql
 \ir flag_lost_children.sql

@@ -5,6 +5,9 @@
 \ir session_cursors.sql
 \ir refuse_claim.sql
 \ir next_resume_point.sql
+\ir lock_due_jobs.sql
+\ir start_jobs.sql
+\ir left_due_at.sql
 \ir claim_batch.sql
 \ir claim_jobs.sql
 \ir claim_next_job.sql

@@ -1,0 +1,29 @@
+-- Admits what waits in a queue and is due by now: children of parents that have ended,
+-- then jobs whose concurrency key has room. Internal, for claim_batch, where a recheck is
+-- due: see admit_children and admit_keyed_jobs.
+--
+-- at: comes back as the time after that. recheck_at: when to look again.
+create or replace function pgwake.admit_due_jobs(
+  queue text, count int, key_limit int, inout at timestamptz, from_at timestamptz, out recheck_at timestamptz
+)
+returns record
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_audience constant pgwake.audience := pgwake.get_audience();
+begin
+  select c.recheck_at into admit_due_jobs.recheck_at
+  from pgwake.admit_children(
+    admit_due_jobs.queue, admit_due_jobs.at, admit_due_jobs.from_at, greatest(100, 10 * admit_due_jobs.count),
+    v_audience) as c;
+  recheck_at := least(recheck_at, pgwake.admit_keyed_jobs(
+    admit_due_jobs.queue, admit_due_jobs.count, admit_due_jobs.key_limit, admit_due_jobs.at, admit_due_jobs.from_at,
+    v_audience));
+  admit_due_jobs.at := greatest(admit_due_jobs.at, clock_timestamp() + (pgwake.now() - now()));
+end
+$$;
+
+comment on function pgwake.admit_due_jobs is
+  'Internal: admits what waits in a queue and is due.';
+revoke all on function pgwake.admit_due_jobs from public;

@@ -1,0 +1,28 @@
+-- When the first job that a claim has left is due, of the priority bands that it has
+-- looked at, each from where it has: see lock_due_jobs. Internal, for claim_batch.
+-- Volatile: what the claim has taken is gone from the index, as this statement sees it.
+-- Rides jobs_claim_idx.
+create or replace function pgwake.left_due_at(queue text, bands int[], from_ats timestamptz[], from_ids bigint[])
+returns timestamptz
+language plpgsql volatile
+as $$
+begin
+  return (
+    select min(left_at.run_at)
+    from unnest(left_due_at.bands, left_due_at.from_ats, left_due_at.from_ids) as v(band, from_at, from_id)
+    cross join lateral (
+      select j.run_at
+      from pgwake.jobs_live as j
+      where j.queue = left_due_at.queue and j.status = 'pending'
+        and least(j.crash_count, 2) * 201 - j.priority = v.band
+        and (j.run_at, j.id) > (v.from_at, v.from_id)
+      order by j.run_at, j.id
+      limit 1
+    ) as left_at
+  );
+end
+$$;
+
+comment on function pgwake.left_due_at is
+  'Internal: when the first job that a claim has left is due.';
+revoke all on function pgwake.left_due_at from public;

@@ -1,0 +1,94 @@
+"""The parts of a claim, each called alone: claim_batch puts them together."""
+
+from datetime import timedelta
+from typing import Any
+
+from support import Connection
+from support.sql.helpers import (
+    Row,
+    call,
+    insert,
+    job,
+    rows,
+    status,
+)
+
+
+async def locked(db: Connection, count: int = 10, **changes: Any) -> Row:
+    """What lock_due_jobs takes, in a transaction of its own."""
+    arguments = {
+        "queue": "default",
+        "count": count,
+        "at": await call(db, "now"),
+        "suspects": False,
+        "has_cursor": False,
+        "is_from_head": True,
+        "slow": 500,
+        "resume_points": {},
+    }
+    (row,) = await rows(db, "lock_due_jobs", **{**arguments, **changes})
+    return row
+
+
+async def test_due_jobs_are_locked_band_by_band_and_not_changed(
+    db: Connection,
+) -> None:
+    low = await insert(db)
+    high = await insert(db, priority=5)
+    crashed = [await insert(db, crash_count=1) for _ in range(2)]
+    suspect = await insert(db, crash_count=2)
+
+    taken = await locked(db)
+    assert taken["ids"] == [high, low, crashed[0]]  # one that crashed is enough
+    assert taken["bands"] == [-5, 0, 201]
+    assert (await locked(db, 1))["ids"] == [high]
+    assert (await locked(db, suspects=True))["ids"] == [suspect]
+    assert await status(db, high) == "pending"
+
+
+async def test_a_band_is_read_from_its_resume_point(db: Connection) -> None:
+    first, second = [await insert(db) for _ in range(2)]
+    run_at = (await job(db, first))["run_at"]
+    points = {"0": [run_at.isoformat(), first]}
+
+    behind = await locked(db, has_cursor=True, is_from_head=False, resume_points=points)
+    assert (behind["ids"], behind["from_ids"]) == ([second], [first])
+    assert (await locked(db, resume_points=points))["ids"] == [first, second]
+
+
+async def test_what_is_left_is_looked_for_where_a_claim_has_looked(
+    db: Connection,
+) -> None:
+    now = await call(db, "now")
+    for priority, hours in ((0, 2), (3, 1), (7, 3)):
+        await insert(db, priority=priority, run_at=now + timedelta(hours=hours))
+
+    bands = {"queue": "default", "from_ats": [now, now], "from_ids": [0, 0]}
+    assert await call(db, "left_due_at", bands=[-7, 0], **bands) == now + timedelta(
+        hours=2
+    )
+    assert await call(db, "left_due_at", bands=[-3, 0], **bands) == now + timedelta(
+        hours=1
+    )
+
+
+async def test_jobs_that_are_locked_start_under_one_lease(db: Connection) -> None:
+    ids = [await insert(db), await insert(db, "slow", priority=1)]
+    now = await call(db, "now")
+
+    jobs = await db.fetch(
+        "select j.* from unnest(pgwake.start_jobs('default', $1, $2, 'w', null,"
+        " interval '1 minute', $3, null)) as j",
+        ids,
+        now,
+        {"slow": [3600, 9]},
+    )
+    assert [j["id"] for j in jobs] == ids[::-1]
+    assert [j["lease_expires_at"] - now for j in jobs] == [
+        timedelta(hours=1),
+        timedelta(minutes=1),
+    ]
+    assert [j["options"] for j in jobs] == [{"timeout": 9}, None]
+    assert jobs[0]["lease_id"] == jobs[1]["lease_id"]
+    (stats,) = await rows(db, "get_queue_stats")
+    assert (stats["running_count"], stats["pending_count"]) == (2, 0)

@@ -48,7 +48,6 @@ declare
   v_schema jsonb;
   v_place bigint;
   v_problem text[];
-  v_priority smallint;
   v_ids bigint[];
 begin
   select min(i.queue), max(i.queue), count(*), count(nullif(i.status, 'pending')),
@@ -83,17 +82,8 @@ begin
     end loop;
   end if;
   if v_has_kinds or v_has_queues then
-    for v_priority, v_ids in
-      select coalesce(k.priority, k.declared_priority, q.priority), array_agg(i.id)
-      from inserted as i
-      left join pgwake.kinds as k on k.name = i.kind
-      left join pgwake.queues as q on q.name = i.queue
-      where i.priority = 0 and i.status in ('pending', 'waiting')
-        and coalesce(k.priority, k.declared_priority, q.priority) <> 0
-      group by coalesce(k.priority, k.declared_priority, q.priority)
-    loop
-      update pgwake.jobs_live as j set priority = v_priority where j.id = any (v_ids);
-    end loop;
+    perform pgwake.set_policy_priorities(array(
+      select i.id from inserted as i where i.priority = 0 and i.status in ('pending', 'waiting')));
   end if;
 
   if v_queue = v_last_queue and v_other_rows = 0 then

@@ -4,4 +4,5 @@
 \ir type_problem.sql
 \ir payload_problem.sql
 \ir check_payload.sql
+\ir set_policy_priorities.sql
 \ir declare_kinds.sql

@@ -10,7 +10,8 @@
 -- No child waits for ever, and none is admitted too early:
 --   Who adds a child, or brings it back, writes a recheck without a parent in the same
 --   transaction; a child that has such a recheck left, or one of a parent that failed,
---   is not admitted. Whoever takes it sees to each parent. A live one is locked, gets
+--   is not admitted. Whoever takes it sees to each parent, or notes in place of one how
+--   many have been seen to (above no_ids), for the next call. A live one is locked, gets
 --   has_children and a row in pgwake.dependencies, in one transaction. So who ends it
 --   comes either before, and it is seen to have ended, or after, and finds the row:
 --   read committed, his DELETE waits for our commit and answers with has_children, and
@@ -29,7 +30,9 @@
 -- locked ones (their rechecks come again after 50 milliseconds), so it waits for
 -- nobody. Who ends one of these parents waits for us.
 --
--- Handles about max_rechecks rechecks. from_at: rechecks before it are known to be
+-- max_rechecks bounds the rechecks, and the parents of children that have just come: of
+-- 10,000 parents many calls see to a part each, in turns with other children of the
+-- queue. recheck_count: the larger of both. from_at: rechecks before it are known to be
 -- dead. recheck_at: the time of the first child's recheck that is due and left, else
 -- null. Rides rechecks_due_idx, jobs_live_pkey, dependencies_pkey,
 -- dependencies_child_idx, rechecks_child_idx, and for ended parents the primary keys of
@@ -57,7 +60,9 @@ as $$
 declare
   v_now timestamptz := greatest(admit_children.at, clock_timestamp() + (pgwake.now() - now()));
   v_later timestamptz := v_now + interval '50 milliseconds';
+  v_no_ids constant bigint := -9223372036854775808;  -- and the 10,000 above it
   v_child record;
+  v_limit int;  -- of rechecks, and of parents
 
   -- The rechecks of a round: what they say.
   v_tids tid[];
@@ -66,7 +71,11 @@ declare
   v_failed boolean[];
 
   v_mine bigint[];   -- children that we have locked
-  v_fresh bigint[];  -- those of them whose parents are all to be seen: some thousand parents
+  v_fresh bigint[];  -- those of them that have just come, as far as v_limit goes
+  v_new bigint[];    -- those of which no parent was seen to before
+  v_partial bigint;  -- the last of them, if v_limit was reached
+  v_seen bigint;     -- how many of its parents have been seen to
+  v_seen_rows int;   -- how many parents this round sees to
 
   -- Who waits for whom, as far as it is to be seen, and how those parents stand.
   v_pair_children bigint[];
@@ -75,13 +84,10 @@ declare
   v_not_had bigint[];
   v_locked bigint[];  -- live, locked by another
   v_lost bigint[];    -- failed, cancelled or gone; the others have completed
-
-  v_admitted bigint[];
-  v_queues text[];
-  v_events text[];
 begin
   recheck_count := 0;
   while recheck_count < admit_children.max_rechecks and current_setting('transaction_isolation') = 'read committed' loop
+    v_limit := least(admit_children.max_rechecks - recheck_count, 1000);
     select array_agg(r.tid), array_agg(r.child_id), array_agg(r.parent_id), array_agg(r.has_failed)
     into v_tids, v_children, v_parents, v_failed
     from (
@@ -90,7 +96,7 @@ begin
       where r.queue = admit_children.queue and r.at >= admit_children.from_at and r.at <= admit_children.at
         and r.child_id is not null
       order by r.at
-      limit least(admit_children.max_rechecks - recheck_count, 1000)
+      limit v_limit
       for update skip locked
     ) as r;
     exit when v_tids is null;
@@ -99,27 +105,49 @@ begin
       select j.id from pgwake.jobs_live as j where j.id = any (v_children) and j.has_parents_left
       order by j.id
       for update skip locked);
-    v_fresh := array(
-      select f.id
+    with fresh as materialized (
+      select f.*, row_number() over (order by f.first_place) as place
       from (
-        select j.id, sum(cardinality(j.depends_on)) over (order by j.id) - cardinality(j.depends_on) as parents_before
-        from pgwake.jobs_live as j
-        where j.id = any (v_mine) and j.id = any (array(
-          select u.child from unnest(v_children, v_parents) as u(child, parent) where u.parent is null))
+        select u.child, min(coalesce(u.parent - v_no_ids, 0)) as seen, min(u.place) as first_place
+        from unnest(v_children, v_parents) with ordinality as u(child, parent, place)
+        where u.child = any (v_mine) and coalesce(u.parent, v_no_ids) <= v_no_ids + 10000
+        group by u.child
       ) as f
-      where f.parents_before < 1000);
-
-    select array_agg(p.child), array_agg(p.parent) into v_pair_children, v_pair_parents
-    from (
-      select j.id as child, unnest(j.depends_on) as parent
-      from pgwake.jobs_live as j
-      where j.id = any (v_fresh)
+    ),
+    seen as materialized (  -- the parents of a child are read only if its turn comes
+      select f.child, f.place, f.seen + p.n as seen, p.parent
+      from (select * from fresh as f order by f.place) as f
+      cross join lateral (
+        select j.depends_on[f.seen::int + 1 : f.seen::int + v_limit] as parents
+        from pgwake.jobs_live as j where j.id = f.child
+        offset 0
+      ) as j
+      cross join lateral unnest(j.parents) with ordinality as p(parent, n)
+      limit v_limit
+    ),
+    pairs as (
+      select s.child, s.parent from seen as s
       union
       select u.child, u.parent
       from unnest(v_children, v_parents, v_failed) as u(child, parent, has_failed)
       where u.has_failed is null and u.child = any (v_mine)
         and (select true from pgwake.dependencies as d where d.parent_id = u.parent and d.child_id = u.child)
-    ) as p;
+    )
+    select p.children, p.parents, f.children, f.new_children, f.partial, f.seen, f.seen_rows
+    into v_pair_children, v_pair_parents, v_fresh, v_new, v_partial, v_seen, v_seen_rows
+    from (select array_agg(p.child) as children, array_agg(p.parent) as parents from pairs as p) as p
+    cross join (
+      select coalesce(array_agg(f.child), '{}') as children,
+        coalesce(array_agg(f.child) filter (where f.seen = 0), '{}') as new_children,
+        max(f.child) filter (where f.place = l.place) as partial, max(l.seen) as seen, max(l.seen_rows) as seen_rows
+      from fresh as f
+      cross join (
+        select case when count(*) = v_limit then max(s.place) end as place, count(*) as seen_rows,
+          (array_agg(s.seen order by s.place desc, s.seen desc))[1] as seen
+        from seen as s
+      ) as l
+      where (f.place <= l.place) is not false
+    ) as f;
     v_locked := '{}';
     v_lost := '{}';
     if v_pair_parents is not null then
@@ -152,8 +180,10 @@ begin
       where d.ctid = any (array(
         select o.ctid
         from pgwake.dependencies as o
-        where o.child_id = any (v_fresh) and not exists (
-          select from unnest(v_pair_children, v_pair_parents) as p(child, parent)
+        where o.child_id = any (v_new) and not exists (
+          select from (
+            select j.id as child, unnest(j.depends_on) as parent from pgwake.jobs_live as j where j.id = any (v_new)
+          ) as p
           where p.child = o.child_id and p.parent = o.parent_id)
         for update of o skip locked));
       with pairs as materialized (
@@ -177,8 +207,7 @@ begin
       select p.parent, p.child from pairs as p where p.tid is null and (p.is_had or p.is_locked);
     end if;
 
-    -- A recheck that stays: at a child that is locked, at one whose parents are too many for this round, or at a parent
-    -- that is still locked.
+    -- A recheck stays at a child that is locked or has parents left for the next, and at a parent still locked.
     with rechecks as materialized (
       select u.tid,
         case
@@ -186,18 +215,25 @@ begin
             select true from pgwake.jobs_live as j where j.id = u.child and j.has_parents_left)
           else u.parent is not null and u.has_failed is null and u.parent = any (v_locked)
         end is true as comes_again,
-        u.parent is null and u.child = any (v_mine) and u.child <> all (v_fresh) as is_left
+        case when coalesce(u.parent, v_no_ids) <= v_no_ids + 10000 and u.child = any (v_mine) then
+          u.child <> all (v_fresh) or u.child = v_partial
+        end is true as is_left,
+        u.child
       from unnest(v_tids, v_children, v_parents, v_failed) as u(tid, child, parent, has_failed)
     ),
     put_off as (
       update pgwake.rechecks as r set at = v_later
       where r.ctid = any (array(select u.tid from rechecks as u where u.comes_again))
     ),
+    noted as (
+      update pgwake.rechecks as r set at = v_now, parent_id = v_no_ids + v_seen
+      where r.ctid = any (array(select u.tid from rechecks as u where u.is_left and u.child = v_partial))
+    ),
     gone as (
       delete from pgwake.rechecks as r
       where r.ctid = any (array(select u.tid from rechecks as u where not u.comes_again and not u.is_left))
     )
-    select recheck_count + count(*) into recheck_count from rechecks as u where not u.is_left;
+    select recheck_count + greatest(count(*), v_seen_rows) into recheck_count from rechecks as u where not u.is_left;
 
     if v_lost <> '{}' or true = any (v_failed) then
       for v_child in
@@ -229,43 +265,7 @@ begin
       end loop;
     end if;
 
-    v_admitted := array(
-      select m.id
-      from unnest(v_mine) as m(id)
-      where (select d.parent_id from pgwake.dependencies as d where d.child_id = m.id order by d.parent_id desc limit 1)
-          is null
-        and (select true from pgwake.rechecks as r where r.child_id = m.id and r.has_failed is not false limit 1)
-          is null);
-    continue when v_admitted = '{}';
-    with admitted as (
-      update pgwake.jobs_live as j
-      set has_parents_left = null,
-        status = case when j.concurrency_key is null then 'pending' else 'waiting' end,
-        run_at = case when j.concurrency_key is null then greatest(j.run_at, v_now) else j.run_at end
-      where j.id = any (v_admitted)
-      returning j.id, j.queue, j.kind, j.status, j.run_at, j.concurrency_key
-    ),
-    counted as (
-      insert into pgwake.counts (queue, at, waiting_rows)
-      select o.queue, admit_children.at, -count(*)
-      from admitted as o
-      where o.status = 'pending'
-      group by o.queue
-    ),
-    key_rechecks as (
-      insert into pgwake.rechecks (queue, at, key)
-      select o.queue, greatest(min(o.run_at), admit_children.at), o.concurrency_key
-      from admitted as o
-      where o.concurrency_key is not null
-      group by o.queue, o.concurrency_key
-    )
-    select array_agg(distinct o.queue),
-      array_agg(pgwake.status_event(o.id, o.queue, o.kind, 'waiting', o.status))
-        filter (where o.status = 'pending' and pgwake.is_announced(o.queue, admit_children.audience))
-    into v_queues, v_events
-    from admitted as o;
-    perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
-    perform pgwake.announce(v_events);
+    perform pgwake.admit_free_children(v_mine, admit_children.at, v_now, admit_children.audience);
   end loop;
 
   select r.at into recheck_at

@@ -15,8 +15,8 @@ declare
 begin
   select c.recheck_at into admit_due_jobs.recheck_at
   from pgwake.admit_children(
-    admit_due_jobs.queue, admit_due_jobs.at, admit_due_jobs.from_at, greatest(100, 10 * admit_due_jobs.count),
-    v_audience) as c;
+    admit_due_jobs.queue, admit_due_jobs.at, admit_due_jobs.from_at,
+    least(greatest(100, 10 * admit_due_jobs.count), 1000), v_audience) as c;
   recheck_at := least(recheck_at, pgwake.admit_keyed_jobs(
     admit_due_jobs.queue, admit_due_jobs.count, admit_due_jobs.key_limit, admit_due_jobs.at, admit_due_jobs.from_at,
     v_audience));

@@ -5,6 +5,7 @@
 \ir flag_children.sql
 \ir rows_read.sql
 \ir admit_keyed_jobs.sql
+\ir admit_free_children.sql
 \ir admit_children.sql
 \ir admit_due_jobs.sql
 \ir admit_claim.sql

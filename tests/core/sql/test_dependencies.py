@@ -17,6 +17,7 @@ from support.sql.helpers import (
     claimed_ids,
     complete,
     insert,
+    insert_many,
     job,
     job_in,
     pair,
@@ -67,6 +68,27 @@ async def test_a_fan_out_runs_when_its_parent_has_completed(db: Connection) -> N
 
     await complete(db, held)
     assert sorted(await claimed_ids(db)) == children
+
+
+async def test_a_fan_in_of_more_parents_than_a_claim_sees_to(db: Connection) -> None:
+    await insert_many(db, 250)
+    parents = [row["id"] for row in await db.fetch("select id from pgwake.jobs")]
+    joined = await child(db, *parents, parents[0])
+    spoilt = await child(db, *parents)
+    single = await child(db, parents[0])
+    jobs = await claim(db, 10)
+    assert await left(db) == 100 + 3, "of the first, and a recheck each"
+    while len(jobs) < 250:
+        jobs += await claim(db, 30)
+    assert await left(db) == 501
+
+    await fail(db, jobs.pop())
+    await complete(db, *jobs)
+    ran = []
+    while await left(db):
+        ran += await claimed_ids(db)
+    assert ran == [single]
+    assert await status(db, joined) == await status(db, spoilt) == "cancelled"
 
 
 async def test_a_fan_in_runs_when_the_last_parent_has_completed(db: Connection) -> None:

@@ -295,6 +295,7 @@ async def test_whoever_ends_claims_and_adds_at_once_every_child_runs_once_in_ord
     stop = loop.time() + 3
     added: list[int] = []
     done: list[int] = []
+    stopped: list[int] = []  # who adds no more
 
     async def add(session: Connection, seed: int) -> None:
         chance = random.Random(seed)  # noqa: S311, not for secrets
@@ -302,9 +303,10 @@ async def test_whoever_ends_claims_and_adds_at_once_every_child_runs_once_in_ord
             parents = chance.sample(added[-30:], min(len(added), chance.randint(0, 3)))
             columns = {"depends_on": parents} if parents else {}
             added.append(await insert(session, queue=f"q{seed % 2}", **columns))
+        stopped.append(seed)
 
     async def work(session: Connection, seed: int, isolation: Any) -> None:
-        while loop.time() < stop or len(done) < len(added):
+        while len(stopped) < 3 or len(done) < len(added):
             held = await claim(session, 7, queue=f"q{seed % 2}")
             while held:
                 with contextlib.suppress(asyncpg.SerializationError):

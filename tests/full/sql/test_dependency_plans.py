@@ -137,7 +137,7 @@ async def test_an_old_snapshot_makes_no_cliff_of_dead_rechecks_of_children(
     (held,) = await claim(db, queue="parents")
     await call(db, "complete_jobs", **pairs(held))
     while await db.fetchval("select count(*) from pgwake.rechecks"):
-        await claim(db, 1000)
+        await claim(db, 100)  # the others are pending
 
     cursor = (await claim_batch(db))["cursor"]
     assert cursor is not None
@@ -148,6 +148,29 @@ async def test_an_old_snapshot_makes_no_cliff_of_dead_rechecks_of_children(
     assert await call(db, "recheck_children") == 0
     look_at = "select current_setting('pgwake.children_at')::timestamptz"
     assert await db.fetchval(f"{look_at} > now()"), "not each second"
+
+
+async def test_a_claim_sees_to_a_bounded_number_of_parents(db: Connection) -> None:
+    await db.execute(
+        "insert into pgwake.jobs (kind, run_at)"
+        " select 'k', now() + interval '1 day' from generate_series(1, 2000)"
+    )
+    await db.execute(
+        "insert into pgwake.jobs (kind, depends_on)"
+        " select 'k', p.ids from generate_series(1, 30),"
+        " (select array_agg(id) as ids from pgwake.jobs) as p"
+    )
+    rows = "select count(*) from pgwake.dependencies"
+    one = {"queue": "default", "count": 1}
+    assert await buffers(db, "claim_batch", **one) < 6000  # 600,000 of all parents
+    for place in range(1, 4):
+        assert await claim(db) == []
+        assert await db.fetchval(rows) == 100 * place  # kept by the claim's commit
+    assert await claim(db, 10_000) == []
+    assert await db.fetchval(rows) == 1300
+    await db.execute("update pgwake.rechecks set at = at - interval '2 seconds'")
+    assert await call(db, "recheck_children") == 2000
+    assert await buffers(db, "claim_batch", **one | {"queue": "other"}) < 60
 
 
 async def test_a_queue_without_children_pays_nothing_for_them(db: Connection) -> None:

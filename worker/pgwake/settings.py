@@ -105,7 +105,11 @@ class Settings(BaseSettings):
         description="sessions that a process has at most for job.transaction(); "
         "further blocks wait until one is free",
     )
-    http_host: str = Field(default="0.0.0.0", description="where HTTP listens")  # noqa: S104
+    http_host: str = Field(
+        default="127.0.0.1",
+        description="where HTTP listens: by default for this machine alone; in the "
+        "image, 0.0.0.0",
+    )
     http_port: int = Field(
         default=9808,
         ge=0,

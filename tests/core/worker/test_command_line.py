@@ -53,7 +53,7 @@ async def test_a_command_tells_the_variables_and_defaults_of_its_options(
             "How long a stop waits for jobs. [env: PGWAKE_GRACE; default: 25]" in told
         )
     if words == ["serve"]:
-        assert "[env: PGWAKE_HTTP_HOST; default: 0.0.0.0]" in told
+        assert "[env: PGWAKE_HTTP_HOST; default: 127.0.0.1]" in told
 
 
 async def test_every_option_and_argument_has_a_help_that_can_be_read(

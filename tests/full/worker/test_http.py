@@ -6,6 +6,7 @@ import signal
 import socket
 from pathlib import Path
 
+import httpx
 import pytest
 
 from pgwake import Registry
@@ -97,6 +98,30 @@ async def test_a_port_that_is_taken_ends_the_worker_with_one_clear_line(
     assert len(worker.children) == 1
 
 
+async def test_metrics_of_this_machine_are_told_to_no_page_that_has_taken_its_address(
+    database: str,
+) -> None:
+    port = free_port()
+    async with (
+        embedded(database, quick(), http_port=port),
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+    ):
+        await answers(port, "/healthz", 200)
+        for host in ("127.0.0.1", "localhost:9808", "[::1]:80", "10.0.0.7", ""):
+            answer = await client.get("/metrics", headers={"Host": host})
+            assert answer.status_code == 200, host
+        for host in (
+            "page.example",
+            "page.example:80",
+            "127.0.0.1.page.example",
+            "x:y",
+        ):
+            answer = await client.get("/metrics", headers={"Host": host})
+            assert answer.status_code == 403, host
+            assert "PGWAKE_HTTP_HOST" in answer.json()["hint"]
+            assert (await client.get("/healthz", headers={"Host": host})).is_success
+
+
 async def test_without_a_port_nothing_is_served(database: str) -> None:
     async with embedded(database, quick(), http_port=0) as worker:
         lifeline = worker._lifeline
@@ -111,7 +136,7 @@ async def test_a_client_that_says_nothing_does_not_hold_up_the_stop(
     async with asyncio.timeout(15):
         async with embedded(database, quick(), http_port=port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.close()
 

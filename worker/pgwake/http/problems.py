@@ -115,6 +115,8 @@ async def answer_http(_: Request, error: Exception) -> Response:
     """Return the answer to an HTTPException: no such path, or not by this method."""
     assert isinstance(error, HTTPException)  # noqa: S101, the application sees to it
     hints = {
+        403: "Ask by an address or as localhost, or set PGWAKE_HTTP_HOST to where it "
+        "is to listen.",
         404: "The paths are told by /openapi.json, where PGWAKE_API_TOKEN is set.",
         405: "Use a method of the header Allow.",
     }

@@ -11,6 +11,12 @@ from starlette.applications import Starlette
 
 from pgwake import forks
 from pgwake.errors import ConfigurationError
+from pgwake.http.connections import (
+    BACKLOG,
+    BoundedProtocol,
+    max_connections,
+    watch,
+)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -52,9 +58,13 @@ class _Server(uvicorn.Server):
 
 
 async def serve(application: Starlette, listening: socket.socket) -> None:
-    """Serve until cancelled."""
+    """Serve until cancelled, on a loop of pgwake's own."""
+    BoundedProtocol.most = max_connections()
     config = uvicorn.Config(
         application,
+        http=BoundedProtocol,
+        ws="none",
+        backlog=BACKLOG,
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -62,6 +72,7 @@ async def serve(application: Starlette, listening: socket.socket) -> None:
     )
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
+    watching = asyncio.create_task(watch(server.server_state.connections))
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
@@ -69,4 +80,5 @@ async def serve(application: Starlette, listening: socket.socket) -> None:
         await serving
         raise
     finally:
+        watching.cancel()
         listening.close()

@@ -22,6 +22,7 @@ from typing import Any, cast
 from pgwake import forks
 from pgwake.jobs.job import Job
 from pgwake.jobs.outcomes import Discard, Retry
+from pgwake.jobs.shortage import given_back
 from pgwake.kinds import orphan_killer
 from pgwake.kinds.result_body import MAX_BYTES, result_of
 from pgwake.tracing import tracing
@@ -47,18 +48,8 @@ class OrphanKiller:
     def watch(self, group: int) -> None:
         """Kill this group too."""
         self._groups.add(group)
-        self._tell(f"+{group}\n")
-
-    def forget(self, group: int) -> None:
-        """Leave it alone: it has ended."""
-        self._groups.discard(group)
-        self._tell(f"-{group}\n")
-
-    def _tell(self, line: str) -> None:
-        if self._process is not None and self._process.poll() is None:
-            with suppress(BrokenPipeError):
-                self._write(line)
-                return
+        if self._told(f"+{group}\n"):
+            return
         # Isolated: nothing in the environment is to be imported.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", orphan_killer.__file__],
@@ -70,6 +61,18 @@ class OrphanKiller:
         assert self._process.stdin is not None  # noqa: S101
         forks.withhold(self._process.stdin)
         self._write("".join(f"+{group}\n" for group in self._groups))
+
+    def forget(self, group: int) -> None:
+        """Leave it alone: it has ended."""
+        self._groups.discard(group)
+        self._told(f"-{group}\n")
+
+    def _told(self, line: str) -> bool:
+        if self._process is not None and self._process.poll() is None:
+            with suppress(BrokenPipeError):
+                self._write(line)
+                return True
+        return False
 
     def _write(self, lines: str) -> None:
         assert self._process is not None  # noqa: S101
@@ -109,19 +112,21 @@ class Command:
         """Run the command; what it printed."""
         loop = asyncio.get_running_loop()
         try:
-            transport, run = await loop.subprocess_exec(
-                _Run,
-                *_GATE,
-                *self._words,
-                start_new_session=True,
-                env=self._environment | _facts(job),
-            )
+            with given_back():
+                transport, run = await loop.subprocess_exec(
+                    _Run,
+                    *_GATE,
+                    *self._words,
+                    start_new_session=True,
+                    env=self._environment | _facts(job),
+                )
         except OSError as error:
             told = f"{type(error).__name__}: {error}"
             raise Retry(reason=told) from None
         group = transport.get_pid()
         try:
-            self._orphan_killer.watch(group)
+            with given_back():
+                self._orphan_killer.watch(group)
             run.send_stdin(transport, b"\n" + job.payload_text.encode())
             await run.exited.wait()
             with suppress(TimeoutError):

@@ -26,6 +26,7 @@ from pgwake.address import Rule
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.job import Job
 from pgwake.jobs.outcomes import Discard, Retry, Snooze
+from pgwake.jobs.shortage import no_descriptor_left, put_off
 from pgwake.jsontext import dumps
 from pgwake.kinds.dialer import AddressRefusedError, Dialer
 from pgwake.kinds.result_body import MAX_BYTES, result_of
@@ -104,6 +105,9 @@ class HttpClient:
             httpcore.ProtocolError,
             httpcore.TimeoutException,
         ) as error:
+            # The name's look-up hides why it has failed, so it is found out by trying.
+            if isinstance(error, httpcore.ConnectError) and no_descriptor_left():
+                raise put_off(error) from None
             what = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise Retry(reason=f"{_show(target)}: {what}") from None
 

@@ -22,6 +22,7 @@ from pgwake import forks
 from pgwake.jobs.job import Job
 from pgwake.jobs.problem import ReportedError
 from pgwake.jobs.registry import Handler
+from pgwake.jobs.shortage import given_back
 from pgwake.processes.child import LENGTH, Answer, Call, Order
 from pgwake.settings import Settings
 from pgwake.tracing import tracing
@@ -101,7 +102,11 @@ class Processes:
         """Have a process begin a call; one that died while it was idle is passed by."""
         while True:
             is_new = not self._idle
-            process = await _Process.start(self._order) if is_new else self._idle.pop()
+            if is_new:
+                with given_back():
+                    process = await _Process.start(self._order)
+            else:
+                process = self._idle.pop()
             try:
                 async with asyncio.timeout(START_SECONDS):
                     await process.begin(call)

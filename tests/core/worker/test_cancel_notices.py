@@ -1,10 +1,13 @@
 """cancel_job tells the worker at once; what it tells is looked into, not believed."""
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+
+import structlog
 
 from pgwake import Job, Registry, Worker
 from support import Connect, Connection, wait_for
@@ -184,6 +187,29 @@ async def test_a_notification_that_nobody_has_asked_for_cancels_nothing(
             assert (row["status"], row["attempt"]) == ("running", 1)
             is_meant = noise is NOISE[0]
             assert (row["lease_expires_at"] > before) == is_meant  # it was looked into
+
+
+async def test_what_is_no_cancellation_is_counted_and_is_one_line(
+    connection: Connection, database: str
+) -> None:
+    deep = "[" * 3000
+    with structlog.testing.capture_logs() as lines:
+        async with one_that_sleeps(database) as worker:
+            for news in ("x", deep, '{"worker": 1}', *map(str, range(50))):
+                await connection.execute("select pg_notify('pgwake_cancel', $1)", news)
+            await wait_for(lambda: gauge(worker, "bad_notifications") == 52)
+            lifeline = worker._lifeline
+            assert lifeline is not None
+            asked: list[int] = []
+            for start in range(0, 20_000, 500):
+                ids = [*range(start, start + 500)]
+                news = json.dumps({"worker": worker.name, "jobs": ids})
+                lifeline._tell(lifeline._renewal.look, news)
+            lifeline._tell(lambda: asked.append(len(lifeline._renewal._asked)))
+            await wait_for(lambda: bool(asked))
+            assert asked[0] <= 10_000
+    told = [line for line in lines if line["log_level"] != "info"]
+    assert [line["event"] for line in told] == ["cancellations not understood"]
 
 
 async def test_with_notify_off_the_next_renewal_finds_it(

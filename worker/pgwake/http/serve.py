@@ -48,7 +48,11 @@ class Web:
         self._heartbeat = Heartbeat("the samples", settings.query_timeout)
         self._health.heartbeats = [self._heartbeat]
         self._metrics = Metrics([])
-        for of_workers in (self._metrics.listener_up, self._metrics.loop_lag):
+        for of_workers in (
+            self._metrics.listener_up,
+            self._metrics.loop_lag,
+            self._metrics.bad_notifications,
+        ):
             self._metrics.registry.unregister(of_workers)
         self._metrics.database_up.set(lambda: self._session.up_since is not None)
         self._sampler = Sampler(self._metrics)

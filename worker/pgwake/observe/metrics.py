@@ -70,6 +70,13 @@ class Metrics:
         self._woken = self._counts(
             "wakeups", "Looks at a queue, by what caused them.", ("queue", "cause")
         )
+        self.bad_notifications = self._counts(
+            "bad_notifications",
+            "Notifications of cancellations that can't be understood. Whoever may"
+            " connect to the database may send them; they do nothing.",
+            (),
+        )
+        self.bad_notifications.add((), 0)
         self._queue_seconds = self._seconds(
             "job_queue_seconds", "From being due to being claimed.", job
         )

@@ -16,13 +16,16 @@ from pgwake.database.statements.finish import extend_leases, lease_outcomes
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.job import Job, StopReason
+from pgwake.observe.metrics import Metrics
 from pgwake.pause import pause
+from pgwake.seldom import Seldom
 
 log = structlog.get_logger()
 
 LOOK_SECONDS = 0.1
 MAX_INTERVAL_SECONDS = 10.0
 MAX_BATCH = 1000
+MAX_ASKED = 10_000
 ASKED_SECONDS = 5.0  # for which a job may still arrive whose claim was under way
 REFUSED_SECONDS = 1.0  # to wait for whoever has taken a right away
 
@@ -47,6 +50,7 @@ class Renewal:
         worker: The worker's name, as in claimed_by.
         held_jobs: The jobs that the process holds.
         tell: Called with a job that is to stop, and why.
+        metrics: Where notifications are counted that can't be understood.
     """
 
     def __init__(
@@ -55,11 +59,14 @@ class Renewal:
         worker: str,
         held_jobs: HeldJobs,
         tell: Callable[[Job, StopReason], None],
+        metrics: Metrics,
     ) -> None:
         self._session = session
         self._worker = worker
         self._held_jobs = held_jobs
         self._tell = tell
+        self._metrics = metrics
+        self._bad = Seldom()
         self.heartbeat = Heartbeat("the renewal of leases", session.timeout)
         self._asked: dict[int, float] = {}  # ids to look at, until when
         self._more = asyncio.Event()
@@ -72,9 +79,15 @@ class Renewal:
                 return
             ids = [int(job_id) for job_id in heard["jobs"]]
         except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
-            log.warning("cancellation not understood", payload=news[:200])
+            self._metrics.bad_notifications.add(())
+            if count := self._bad.count():
+                log.warning(
+                    "cancellations not understood", count=count, payload=news[:200]
+                )
             return
         until = monotonic() + ASKED_SECONDS
+        # Beyond that the next renewal finds them: anybody may send any number of ids.
+        ids = ids[: max(MAX_ASKED - len(self._asked), 0)]
         self._asked |= dict.fromkeys(ids, until)
         self._more.set()
 

@@ -82,7 +82,9 @@ class Lifeline:
             metrics=metrics,
             tell_cancelled=lambda news: self._renewal.look(news),  # noqa: PLW0108
         )
-        self._renewal = Renewal(self._session, worker, held_jobs, self._tell_job)
+        self._renewal = Renewal(
+            self._session, worker, held_jobs, self._tell_job, metrics
+        )
         health.heartbeats.append(self._renewal.heartbeat)
         self._watchdog = Watchdog(
             self._session,

@@ -8,7 +8,7 @@
 -- where this one has stopped (the setting pgwake.children_from). Returns the queues of
 -- those that it flagged. Rides jobs_children_idx, rechecks_child_idx,
 -- dependencies_child_idx and jobs_live_pkey.
-create or replace function pgwake.flag_lost_children(max_children int default 10000)
+create or replace function pgwake.flag_lost_children(max_children int default 1000)
 returns text[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

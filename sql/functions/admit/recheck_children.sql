@@ -1,6 +1,6 @@
 -- Rechecks the children that nobody has rechecked for a second: in queues whose workers
--- are gone, or that are paused or full; and once a minute a session those that have lost
--- their rechecks: see flag_lost_children. Internal: a step of maintain.
+-- are gone, or that are paused or full; and once a minute a session 1,000 that may have
+-- lost their rechecks: see flag_lost_children. Internal: a step of maintain.
 --
 -- About max_rechecks rows a call; returns how many it handled. Rides
 -- rechecks_child_idx. Under an old snapshot it wades through an entry for every recheck
@@ -29,7 +29,9 @@ begin
   end if;
   if (v_flag_at between v_began_at and v_began_at + interval '1 minute') is not true then
     v_lost := pgwake.flag_lost_children();
-    perform set_config('pgwake.lost_children_at', (v_began_at + interval '55 s')::text, false);
+    if v_lost = '{}' then  -- else more may be lost: the next call goes on
+      perform set_config('pgwake.lost_children_at', (v_began_at + interval '55 s')::text, false);
+    end if;
   end if;
   for v_queue in
     select unnest(v_lost)

@@ -24,9 +24,9 @@ async def test_a_completion_does_not_wait_for_failures_that_came_before(
     connection: Connection, database: str
 ) -> None:
     await insert_many(connection, 601)
-    claimed = await claim_batch(connection, "default", 601, "w1", None)
-    *bad, good = Job.from_claim(claimed, monotonic())
     session = Session(database, "pgwake:finisher", "ends", 10)
+    claim = await session.call(lambda c: claim_batch(c, "default", 601, "w1", None))
+    *bad, good = Job.from_claim(claim, monotonic())
     telemetry = Telemetry(Metrics([]), JobLog(0))
     finisher = Finisher(session, HeldJobs(), telemetry, Reports(session))
     try:

@@ -79,11 +79,12 @@ async def explained(children_at: str) -> AsyncIterator[Explained]:
 
 
 LEAVES = {f"jobs_finished_{slot}_pkey" for slot in range(32)}
-INDEXES = {"jobs_live_pkey", "jobs_failed_pkey", "jobs_claim_idx", *LEAVES}
+LIVE = {"jobs_live_pkey", "jobs_claim_idx", "jobs_children_idx"}
+INDEXES = {"jobs_failed_pkey", *LIVE, *LEAVES}
 CASES = {
     "fresh": Case("from pgwake.claim_batch('fresh', 50)", INDEXES, 6000),
     "freed": Case("from pgwake.claim_batch('freed', 50)", INDEXES, 4000),
-    "upkeep": Case("pgwake.recheck_children()", INDEXES, 7000),
+    "upkeep": Case("pgwake.recheck_children()", INDEXES, 16_000),
     "end of a parent": Case(
         f"pgwake.complete_jobs(array[1], array['{LEASE}'::uuid])",
         {"jobs_live_pkey"},

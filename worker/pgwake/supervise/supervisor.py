@@ -64,7 +64,7 @@ class Supervisor:
         self._changed = asyncio.Event()  # a crash, or the stop
         self._exit_code = 0
         self._stops = 0  # how often it was told to
-        self._has_started = False  # a child has, once
+        self._has_worked = False  # a child has, once
 
     async def run(self) -> int:
         """Supervise until a signal; return the exit code."""
@@ -97,7 +97,7 @@ class Supervisor:
             started = monotonic()
             code = await self._live(port, suspects=False)
             failures = 0 if monotonic() - started > HEALTHY_SECONDS else failures + 1
-            if self._stopping.is_set() or self._has_started:
+            if self._stopping.is_set() or self._has_worked:
                 pass  # what it can't import may be about to be replaced
             elif code == EXIT_CONFIG:
                 self._give_up(EXIT_CONFIG)
@@ -124,9 +124,11 @@ class Supervisor:
             child.stop(self._stops)
         log.info("process started", pid=child.pid, name=child.name, suspects=suspects)
         code = await child.wait(self._settings.stall_seconds)
+        if child.is_beating and code not in (0, EXIT_CONFIG, EXIT_START):
+            self._has_worked = True  # it was on its way, perhaps between two beats
+        self._has_worked |= any(child.has_worked for child in self._children)
         self._children.discard(child)
         self._queues.update(child.queues)
-        self._has_started = self._has_started or child.is_beating
         was_told = self._stopping.is_set() and code == -signal.SIGTERM
         if code not in (0, EXIT_CONFIG) and not (was_told and not child.is_beating):
             log.error("process died", pid=child.pid, name=child.name, exit=code)

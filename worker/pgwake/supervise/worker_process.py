@@ -29,6 +29,7 @@ class Child:
         queues: The queues it works on, once it has told.
         is_quarantine: Whether it works on suspects only.
         is_beating: Whether it has begun to work: its lifeline gives the beat.
+        has_worked: Whether the database has ever fitted: it could start.
         is_waiting: Whether it has said with its last beat that the database does not
             fit.
     """
@@ -44,6 +45,7 @@ class Child:
         self.pid = process.pid
         self.queues: tuple[str, ...] = ()
         self.is_beating = False
+        self.has_worked = False
         self.is_waiting = False
         self.is_quarantine = False
 
@@ -107,6 +109,7 @@ class Child:
             self.queues = tuple(json.loads(line)["queues"])
         if data:
             self.is_waiting = data.endswith(b"-")
+            self.has_worked = self.has_worked or b"." in data
         self.is_beating = self.is_beating or bool(data)
 
     def tell_crashed(self, jobs: Sequence[tuple[Crashed, bool]]) -> bool:
@@ -114,7 +117,7 @@ class Child:
         return self._write({"crashed": jobs})
 
     def stop(self, count: int) -> None:
-        """Tell it to stop, for the so-manieth time: it drains, then ends at once.
+        """Tell it to stop: to drain, or with a count above 1 to end at once.
 
         By an order, since a handler may have set SIGTERM for itself. Until it has begun
         to work it reads no orders.

@@ -122,6 +122,7 @@ class Machine(Comparison):
         assert ids == [job.id for job in expected]
         for job in expected:
             job.claim(lease_id, worker, self.now + lease)
+            self.see_lease(job)
             self.seen["suspects" if suspects else "claimed"] += 1
         left = next_run_at(jobs, suspects=suspects) if len(ids) < count else None
         assert answer == (None if left is None else pytest.approx(left))
@@ -162,6 +163,8 @@ class Machine(Comparison):
             call = f"select pgwake.extend_leases{pair})"
             (outcome,) = self.one(call, job.id, lease_id)
             expected = job.extend(lease_id, self.now + 300)
+            if job.status == "running":
+                self.see_lease(job)
         else:
             call = f"select pgwake.release_jobs{pair}, %s)"
             (outcome,) = self.one(call, job.id, lease_id, reason)

@@ -26,6 +26,7 @@ RUN_AT = """
 select round(extract(epoch from run_at - now()), 3)::float8 from pgwake.jobs
 where id = %s
 """
+LEASE_END = RUN_AT.replace("run_at", "lease_expires_at")
 # What there is, and what get_queue_stats says of queues that have anything.
 RECOUNTED = """
 select jsonb_agg(c order by queue) from (
@@ -141,6 +142,12 @@ class Comparison(RuleBasedStateMachine):
                 assert run_at == job.run_at or run_at < self.now + 60
                 job.run_at = run_at
             self.seen[f"{job.status} by its parents"] += 1
+
+    def see_lease(self, job: Job) -> None:
+        """Take over when its lease ends: leases count by the clock, which goes on."""
+        lease_end = self.one(LEASE_END, job.id)
+        assert job.lease_expires_at <= lease_end < job.lease_expires_at + 300
+        job.lease_expires_at = lease_end
 
     def set_clock(self, seconds: float) -> None:
         self.now += seconds

@@ -5,8 +5,8 @@
 -- it as a comment; value is what was measured, in seconds where that is a time.
 --
 -- Looks at what it is made of (diagnose_schema), at who pins dead rows (diagnose_pins),
--- at the server (diagnose_server), at notify and duty locks (diagnose_wake_locks), at
--- running jobs (diagnose_leases), at children (diagnose_children), at the ring
+-- at the server (diagnose_server), at notify and duty locks (diagnose_wake_locks) and
+-- the others (diagnose_locks), at running jobs (diagnose_leases), at children (diagnose_children), at the ring
 -- (diagnose_leaves), and at queues, kinds and schedules (diagnose_queues): each says its thresholds. At most ten rows a check,
 -- the worst.
 --
@@ -29,6 +29,7 @@ begin
     union all select * from pgwake.diagnose_pins()
     union all select * from pgwake.diagnose_server()
     union all select * from pgwake.diagnose_wake_locks()
+    union all select * from pgwake.diagnose_locks()
     union all select * from pgwake.diagnose_leases()
     union all select * from pgwake.diagnose_children()
     union all select * from pgwake.diagnose_leaves()

@@ -8,6 +8,8 @@
 -- hook_path        warning  a trigger function of somebody's, on a table of pgwake's,
 --                           that has no search_path of its own
 -- autovacuum_off   warning  for the server, or for a table of pgwake's
+-- default_rights   error    a default privilege gives others each function or table that is
+--                           made: also cancel_job
 -- encoding         error    the database is not of UTF8: one bad byte refuses each claim
 -- ids_come_again   error    the sequence of ids lags behind the jobs
 -- unpublishable    error    a table that is published, without a primary key or replica
@@ -38,6 +40,32 @@ begin
         current_database()),
       null::double precision;
   end if;
+
+  return query
+  select 'default_rights', 'error', r.rolname::text,
+    format('by a default privilege of the role %s the role %I has rights on each function or table that it makes, '
+      'pgwake''s too', d.defaclrole::regrole, r.rolname),
+    format('alter default privileges for role %1$s%2$s revoke all on %3$s from %4$I; revoke all on all %3$s in schema '
+      'pgwake from %4$I;', d.defaclrole::regrole, case when d.defaclnamespace <> 0 then ' in schema pgwake' else '' end,
+      case d.defaclobjtype when 'f' then 'functions' else 'tables' end,
+      r.rolname), null::double precision
+  from pg_default_acl as d
+  join pg_namespace as n on n.nspname = 'pgwake' and n.nspowner = d.defaclrole
+  cross join lateral (
+    select distinct a.grantee from aclexplode(d.defaclacl) as a where a.grantee not in (0, d.defaclrole)
+  ) as g
+  join pg_roles as r on r.oid = g.grantee
+  where d.defaclobjtype in ('f', 'r') and d.defaclnamespace in (0, n.oid)
+    and exists (
+      select from pg_proc as p
+      cross join lateral aclexplode(p.proacl) as a
+      where p.pronamespace = n.oid and a.grantee = g.grantee and d.defaclobjtype = 'f'
+      union all
+      select from pg_class as c
+      cross join lateral aclexplode(c.relacl) as a
+      where c.relnamespace = n.oid and a.grantee = g.grantee and d.defaclobjtype = 'r')
+  order by r.rolname, d.defaclobjtype
+  limit 10;
 
   return query
   select 'encoding', 'error', current_database()::text,

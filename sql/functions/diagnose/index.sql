@@ -3,6 +3,7 @@
 \ir diagnose_pins.sql
 \ir diagnose_server.sql
 \ir diagnose_wake_locks.sql
+\ir diagnose_locks.sql
 \ir diagnose_leases.sql
 \ir diagnose_children.sql
 \ir diagnose_leaves.sql

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 
 from full.sql.test_install import empty_database
@@ -696,3 +697,59 @@ async def test_whoever_may_execute_it_sees_what_the_owner_sees(
     finally:
         await admin.execute("reset role; drop owned by onlooker; drop role onlooker")
     assert checks == ["trigger_off", "hidden_sessions"]
+
+
+async def test_a_lock_that_a_stranger_holds_is_found(
+    db: Connection, other: Connection
+) -> None:
+    await set_queue(db, "limited", max_running=1)
+    lock = "select pg_advisory_lock(1885828975, hashtext('limited'))"
+    await other.execute(lock)
+    row = await finding(db, "lock_held", group="diagnose_locks")
+    assert row["subject"] == 'the queue "limited"'
+    assert f"session {other.get_server_pid()}" in row["problem"]
+    await other.execute("select pg_advisory_unlock_all()")
+    assert await is_gone(db, group="diagnose_locks")
+
+    async with other.transaction():
+        await other.execute("select pg_advisory_xact_lock(1885828971, 1)")
+        assert await is_gone(db, group="diagnose_locks")  # a step takes its time
+        row = await finding(
+            db, "lock_held", group="diagnose_locks", warn_after=timedelta(0)
+        )
+        assert row["subject"] == "the upkeep step sweep"
+
+
+async def test_a_lease_without_an_end_is_found(db: Connection) -> None:
+    held = await running(db)
+    await running(db)
+    await db.execute(
+        "update pgwake.jobs_live set lease_expires_at = 'infinity' where id = $1",
+        held["id"],
+    )
+    await mend(db, await finding(db, "lease_endless"))
+    assert await call(db, "maintain", step="sweep") == {
+        "sweep": 1,
+        "crashed": [["default", "noop", 1, 0, 0]],
+    }
+
+
+async def test_default_privileges_that_give_others_rights_are_found(
+    admin: psycopg.Connection, connect: Connect, empty_database: str
+) -> None:
+    admin.execute("create role pgwake_tests_anon")
+    try:
+        db = await connect(empty_database)
+        await db.execute(
+            "alter default privileges grant execute on functions to pgwake_tests_anon"
+        )
+        await install(empty_database)
+        row = await finding(db, "default_rights")
+        assert row["subject"] == "pgwake_tests_anon"
+        await mend(db, row)
+    finally:
+        await db.execute(
+            "drop schema if exists pgwake cascade; alter default privileges"
+            " revoke execute on functions from pgwake_tests_anon"
+        )
+        admin.execute("drop role pgwake_tests_anon")

@@ -27,13 +27,12 @@ begin
     ) as s
     left join pgwake.queues as q on q.name = s.queue
     left join pgwake.rate_buckets as b on b.queue = q.name
-    where (
-      q.max_running > (
+    where q.max_running is null
+      or q.max_running > (
         select count(*)
         from (
           select from pgwake.jobs_live as j where j.status = 'running' and j.queue = s.queue limit q.max_running
         ) as r)
-    ) is not false
   );
 end
 $$;

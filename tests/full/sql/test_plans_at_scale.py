@@ -77,7 +77,7 @@ CASES = {
     },
     "next_suspect_at": Case(
         f"pgwake.next_suspect_at(string_to_array('{' '.join(QUEUES)}', ' '))",
-        {CLAIM},
+        {CLAIM, LEASE},
         100,
     ),
     "complete_jobs": Case(f"pgwake.complete_jobs({HELD})", ENDING, 800),

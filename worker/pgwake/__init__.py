@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         LeaseLostError,
         NoSuchJobError,
         PgwakeError,
+        UnreadableValueError,
         WaitTimeoutError,
     )
     from pgwake.jobs.job import Job, ParentResult
@@ -38,7 +39,7 @@ else:
         "engine.worker": "Worker",
         "errors": "ConfigurationError DuplicateJobError InvalidArgumentError "
         "InvalidScheduleError LeaseLostError NoSuchJobError PgwakeError "
-        "WaitTimeoutError",
+        "UnreadableValueError WaitTimeoutError",
         "jobs.job": "Job ParentResult",
         "jobs.outcomes": "Discard Retry Snooze",
         "jobs.registry": "Registry job",
@@ -84,6 +85,7 @@ __all__ = [
     "Snooze",
     "SyncQueue",
     "Task",
+    "UnreadableValueError",
     "WaitTimeoutError",
     "Worker",
     "__version__",

@@ -45,6 +45,20 @@ class InvalidValueError(PgwakeError, ValueError):
     """A value can't be stored as JSON in PostgreSQL; the message names why."""
 
 
+class UnreadableValueError(PgwakeError, ValueError):
+    """The database has JSON that Python does not read; the message says why.
+
+    Nested too deep, or with a number of more than 4,300 digits.
+
+    Attributes:
+        text: The JSON, as text.
+    """
+
+    def __init__(self, message: str, text: str = "") -> None:
+        super().__init__(message)
+        self.text = text
+
+
 class InvalidArgumentError(PgwakeError, ValueError):
     """An argument can't be meant, or the database refuses it; says what to do."""
 

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from pgwake.errors import InvalidValueError
+from pgwake.errors import InvalidValueError, UnreadableValueError
 
 RESULT_BYTES = 1 << 20  # as the check jobs_result_is_at_most_1_mib says
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -58,6 +58,41 @@ def dumps_result(value: Any) -> str | None:
             "return where"
         )
     return text
+
+
+class JsonText(str):
+    """JSON as PostgreSQL has written it, to be shown or passed on without reading it.
+
+    Anybody may have put there what Python does not read.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, text: str | None) -> "JsonText | None":
+        """Mark a text; None for none."""
+        return None if text is None else cls(text)
+
+
+def loads(text: str) -> Any:
+    """Return the value of JSON that PostgreSQL has written.
+
+    Raises:
+        UnreadableValueError: Python does not read it.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        why = (
+            "it is nested too deep"
+            if isinstance(error, RecursionError)
+            else "a number in it has more digits than Python reads"
+        )
+        raise UnreadableValueError(
+            f"Python can't read this JSON, since {why}: {text[:80]}... "
+            "Select it as text, or correct what has written it.",
+            text,
+        ) from None
 
 
 def _jsonable(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support import Connection, wait_for
-from support.sql.helpers import call, insert, set_queue
+from support.sql.helpers import call, insert, running, set_queue
 from support.worker.helpers import ended, in_status, reasons
 from support.worker.processes import StartProcess
 from support.worker.receiver import Posted, Receiver
@@ -78,6 +78,18 @@ async def test_a_completed_jobs_result_is_told_and_signed(
     expected = f"v1,{base64.b64encode(digest).decode()}"
     assert post.headers["webhook-signature"] == expected
     assert (await ended(connection, webhook_id))["status"] == "completed"
+
+    # What Python does not read is delivered, too.
+    for number, result in enumerate(("1" * 5000, "[" * 2000 + "]" * 2000), 2):
+        held = await running(
+            connection, queue="aside", kind="x", webhook=receiver.url + "/hook"
+        )
+        await connection.execute(
+            "select pgwake.complete_job($1, $2, $3::text::jsonb)",
+            *(held["id"], held["lease_id"], result),
+        )
+        post = (await receiver.has_posts(number))[-1]
+        assert f'"result": {result},'.encode() in post.body
 
 
 async def test_a_dead_letters_last_error_is_told_without_its_traceback(

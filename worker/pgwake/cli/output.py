@@ -5,9 +5,9 @@ import json
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 import asyncpg
 import typer
@@ -24,7 +24,7 @@ from pgwake.errors import (
     InvalidValueError,
     PgwakeError,
 )
-from pgwake.jsontext import dumps
+from pgwake.jsontext import JsonText, dumps
 from pgwake.settings import Settings
 
 _ARGUMENT = re.compile(r"invalid input for query argument \$\d+: (.*) \((.*)\)")
@@ -146,19 +146,47 @@ def show_jobs(rows: Iterable[Row], *, as_json: bool) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as one line of JSON."""
-    typer.echo(_escaped(dumps(value)))
+    typer.echo(_escaped(_json(value)))
+
+
+def _json(value: Any) -> str:
+    match value:
+        case JsonText():
+            return value
+        case dict():
+            fields = (f"{dumps(name)}:{_json(item)}" for name, item in value.items())
+            return f"{{{','.join(fields)}}}"
+        case list():
+            return f"[{','.join(map(_json, value))}]"
+        case _:
+            return dumps(value)
 
 
 def print_json_text(text: str, *, for_people: bool) -> None:
-    """Print a JSON text as it is, or in lines and colours."""
-    if not for_people:
-        typer.echo(_escaped(text))
+    """Print a JSON text as it is, or in lines and colours, if Python reads it."""
+    if for_people:
+        with suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    text = _escaped(text)
+    if not (for_people and sys.stdout.isatty()):
+        typer.echo(text)
         return
-    from rich.highlighter import JSONHighlighter  # noqa: PLC0415, this needs it alone
+    from rich.highlighter import RegexHighlighter  # noqa: PLC0415, this needs it alone
 
-    text = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
-    colours = JSONHighlighter()
-    Console(soft_wrap=True).print(colours(_escaped(text)))
+    class Colours(RegexHighlighter):
+        """Rich's own take quadratic time for some long texts of digits."""
+
+        base_style = "json."
+        highlights: ClassVar = [
+            (
+                r'(?P<key>"(?:[^"\\]++|\\.)*+")(?=:)|(?P<str>"(?:[^"\\]++|\\.)*+")'
+                r"|(?P<number>-?[0-9]++(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?)"
+                r"|(?P<bool_true>true)|(?P<bool_false>false)|(?P<null>null)"
+                r"|(?P<brace>[\[{}\]])"
+            )
+        ]
+
+    Console(soft_wrap=True).print(Colours()(text))
 
 
 def _escaped(text: str) -> str:
@@ -176,7 +204,7 @@ def json_object(what: str, text: str) -> str:
     """
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidValueError(f"{what} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidValueError(f'{what} must be a JSON object, such as {{"to": 1}}')

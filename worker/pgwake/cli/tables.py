@@ -1,6 +1,7 @@
 """Tables for people: as wide as the terminal, and on one far too narrow, lines."""
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from pgwake.jsontext import dumps
+from pgwake.errors import InvalidValueError, UnreadableValueError
+from pgwake.jsontext import JsonText, dumps, loads
 
 Row = dict[str, Any]
 
@@ -143,6 +145,7 @@ def cut_short(text: str, length: int) -> str:
 
 def progress_cell(value: Any) -> str | None:
     """Return progress as people read it: a bar for {done, of}; None for none."""
+    value = _read(value)
     match value:
         case {"done": int(done), "of": int(total)} if done >= 0 and total > 0:
             full = BAR * min(done, total) // total
@@ -152,6 +155,17 @@ def progress_cell(value: Any) -> str | None:
 
 def json_cell(value: Any) -> str | None:
     """Return a JSON value as people read it, at most 40 characters; None for none."""
+    value = _read(value)
     if value is None:
         return None
     return cut_short(value if isinstance(value, str) else dumps(value), 40)
+
+
+def _read(value: Any) -> Any:
+    """Return the value of JSON text, or the text if that can't be had."""
+    if isinstance(value, JsonText):
+        with suppress(UnreadableValueError, InvalidValueError):
+            found = loads(value)
+            dumps(found)
+            return found
+    return value

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from pgwake.cli.output import JobId, Json, Url, note, print_json, say
-from pgwake.errors import EXIT_BUSY, WaitTimeoutError
+from pgwake.errors import EXIT_BUSY, UnreadableValueError, WaitTimeoutError
+from pgwake.jsontext import JsonText
 from pgwake.produce.queue import AsyncQueue
 from pgwake.produce.waiting import Ended
 from pgwake.settings import Settings
@@ -42,6 +43,13 @@ def wait(
     except WaitTimeoutError as error:
         note(f"pgwake: {error}")
         raise typer.Exit(EXIT_BUSY) from None
+    except UnreadableValueError as error:  # only a completed one has a result
+        if as_json:
+            result = JsonText(error.text)
+            print_json({"id": job_id, "status": "completed", "result": result})
+        else:
+            say(f"{job_id} completed")
+        return
     if as_json:
         print_json(asdict(end))
     else:

@@ -12,7 +12,7 @@ from uuid import UUID
 from pgwake.database.statements import Connection
 from pgwake.database.statements.claim import Claim
 from pgwake.errors import ConfigurationError, InvalidValueError
-from pgwake.jsontext import dumps, dumps_result
+from pgwake.jsontext import dumps, dumps_result, loads
 
 if TYPE_CHECKING:
     import asyncpg
@@ -189,8 +189,12 @@ class Job:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The payload."""
-        value: dict[str, Any] = json.loads(self._payload)
+        """The payload.
+
+        Raises:
+            UnreadableValueError: Python does not read it; payload_text has it.
+        """
+        value: dict[str, Any] = loads(self._payload)
         return value
 
     @property

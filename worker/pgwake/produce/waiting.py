@@ -5,7 +5,7 @@ from math import isnan
 from time import monotonic
 from typing import Any, Literal
 
-from pgwake.database.statements import producer
+from pgwake.database.statements import parsed, producer
 from pgwake.errors import InvalidArgumentError, WaitTimeoutError
 
 ENDED = ("completed", "failed", "cancelled")
@@ -61,10 +61,13 @@ class Wait:
 
         Raises:
             InvalidArgumentError: Who looks can't ever see its end.
+            UnreadableValueError: It has completed, with a result that Python does not
+                read.
         """
         job = look.job
         if job["status"] in ENDED:
-            return Ended(**{**job, "errors": job["errors"] or []})
+            result = parsed(job["result"])
+            return Ended(**{**job, "result": result, "errors": job["errors"] or []})
         if look.is_own:
             raise InvalidArgumentError(
                 f"job {self._job_id} was added or changed by this very transaction: no"

@@ -1,11 +1,11 @@
 """The SQL of what people do to jobs and queues."""
 
-import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from pgwake.database.statements import Connection
+from pgwake.jsontext import JsonText
 
 _ENQUEUE = """
 select pgwake.enqueue($1, $2, queue => $3, priority => $4, run_at => $5, delay => $6,
@@ -106,7 +106,7 @@ async def peek_jobs(
 ) -> list[dict[str, Any]]:
     """Return the due jobs of a queue in the order of a claim."""
     return [
-        {**row, "payload": json.loads(row["payload"])}
+        {**row, "payload": JsonText(row["payload"])}
         for row in await connection.fetch(_PEEK_JOBS, queue, limit)
     ]
 
@@ -147,7 +147,7 @@ async def retry_failed(
 ) -> list[dict[str, Any]]:
     """Make dead letters pending again; a dict a job, with its outcome."""
     return [
-        {**row, "payload": json.loads(row["payload"])}
+        {**row, "payload": JsonText(row["payload"])}
         for row in await connection.fetch(
             _RETRY_FAILED, queue, kind, fingerprint, limit, rate, patch, dry_run
         )

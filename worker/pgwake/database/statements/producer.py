@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from pgwake.database.statements import Connection
+from pgwake.jsontext import loads
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ select json_build_object(
   'job', (
     select json_build_object(
       'id', g.job -> 'id', 'queue', g.job -> 'queue', 'kind', g.job -> 'kind',
-      'status', g.job -> 'status', 'result', g.job -> 'result',
+      'status', g.job -> 'status', 'result', (g.job -> 'result')::text,
       'errors', g.job -> 'errors')
     from pgwake.get_job(cast($1 as text)::bigint) as g(job)),
   'is_own', exists (
@@ -96,7 +97,7 @@ class Look:
     """What a job is like just now.
 
     Attributes:
-        job: id, queue, kind, status, result, errors.
+        job: id, queue, kind, status, result as JSON text, errors.
         is_own: Whether the asking transaction itself has made or changed it, so that
             no worker sees that yet.
         snapshot_at: When the asking transaction began, if it sees nothing newer; else
@@ -153,7 +154,7 @@ def _instant(text: str) -> datetime:
 
 
 def _job(text: str) -> dict[str, Any]:
-    job: dict[str, Any] = json.loads(text)
+    job: dict[str, Any] = loads(text)
     return {
         name: datetime.fromisoformat(value)
         if name.endswith("_at") and value is not None

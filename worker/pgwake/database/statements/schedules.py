@@ -1,11 +1,11 @@
 """The SQL of schedules."""
 
-import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from pgwake.database.statements import Connection
+from pgwake.jsontext import JsonText
 from pgwake.ticks import Due
 
 # Of the 1,000 that are due for the longest, some at random: other workers fire others.
@@ -126,12 +126,12 @@ async def resume(connection: Connection, name: str) -> bool:
 
 
 async def list_schedules(connection: Connection) -> list[dict[str, Any]]:
-    """Return the schedules; their payload and metadata as dicts."""
+    """Return the schedules; their payload and metadata as JSON text."""
     return [
         {
             **row,
-            "payload": json.loads(row["payload"]),
-            "metadata": json.loads(row["metadata"] or "null"),
+            "payload": JsonText(row["payload"]),
+            "metadata": JsonText.of(row["metadata"]),
         }
         for row in await connection.fetch(_LIST)
     ]

@@ -1,12 +1,27 @@
 """The SQL of what stands in the queues, and who works on them."""
 
 import json
+from datetime import datetime
 from typing import Any
 
-from pgwake.database.statements import Connection, parsed
+from pgwake.database.statements import Connection
+from pgwake.jsontext import JsonText
 
 _GET_QUEUE_STATS = "select * from pgwake.get_queue_stats($1)"
 _GET_JOB = "select pgwake.get_job($1)"
+_GET_ENDED = """
+select j.job ->> 'status' as status,
+  (j.job ->> 'finished_at')::timestamptz as finished_at,
+  jsonb_build_object(
+    'attempt', j.job -> 'attempt', 'created_at', j.job -> 'created_at',
+    'started_at', j.job -> 'started_at', 'metadata', j.job -> 'metadata',
+    'result', j.job -> 'result',
+    'error', case
+      when j.job ->> 'status' <> 'completed'
+        and jsonb_typeof(j.job -> 'errors') = 'array'
+      then j.job -> 'errors' -> -1 #- '{traceback}' end)::text as told
+from pgwake.get_job($1) as j(job)
+"""
 _LIST_WORKERS = """
 select l.*, w.slots
 from pgwake.list_workers() as l join pgwake.workers as w on w.name = l.name
@@ -81,6 +96,19 @@ async def get_job(connection: Connection, job_id: int) -> str:
     return job
 
 
+async def get_ended(
+    connection: Connection, job_id: int
+) -> tuple[str, datetime | None, str]:
+    """Return a job's status, when it ended, and what is told of its end.
+
+    The last is a JSON object, as text: attempt, created_at, started_at, metadata,
+    result, and error, the last failed attempt without its traceback.
+    """
+    row = await connection.fetchrow(_GET_ENDED, job_id)
+    assert row is not None  # noqa: S101, no such job is an error
+    return row["status"], row["finished_at"], row["told"]
+
+
 async def list_workers(connection: Connection) -> list[dict[str, Any]]:
     """Return the workers that report themselves."""
     return [dict(row) for row in await connection.fetch(_LIST_WORKERS)]
@@ -132,8 +160,8 @@ async def list_jobs(
     return [
         {
             **row,
-            "progress": parsed(row["progress"]),
-            "metadata": parsed(row["metadata"]),
+            "progress": JsonText.of(row["progress"]),
+            "metadata": JsonText.of(row["metadata"]),
         }
         for row in rows
     ]
@@ -144,7 +172,7 @@ async def jobs_in_progress(
 ) -> list[dict[str, Any]]:
     """Return running jobs that say how far they are, the longest-running first."""
     rows = await connection.fetch(_IN_PROGRESS, queue, limit)
-    return [{**row, "progress": parsed(row["progress"])} for row in rows]
+    return [{**row, "progress": JsonText.of(row["progress"])} for row in rows]
 
 
 async def get_metrics(

@@ -18,6 +18,15 @@ PUBLIC = [
     "2606:2800:21f:cb07:6820:80da:af6b:8b2c",
     "::ffff:8.8.8.8",
     "64:ff9b::8.8.8.8",
+    "9.9.9.9",
+    "168.63.129.17",
+    "192.0.1.1",
+    "192.88.98.255",
+    "192.88.100.0",
+    "2001:200::1",
+    "2001:4860:4860::8888",
+    "2a00:1450:4001::1",
+    "3000::1",
 ]
 NOT_PUBLIC = [
     "0.0.0.0",  # noqa: S104
@@ -50,6 +59,32 @@ NOT_PUBLIC = [
     "fec0::1",
     "ff02::1",
     "2001:db8::1",
+    "192.0.0.9",  # IETF protocol assignments
+    "192.0.0.170",
+    "192.31.196.1",
+    "192.52.193.1",
+    "192.88.99.1",  # 6to4 relay anycast
+    "192.175.48.1",
+    "168.63.129.16",  # a cloud's host service
+    "198.51.100.1",
+    "203.0.113.1",
+    "64:ff9b:1::1",  # NAT64 of a network's own
+    "64:ff9b::168.63.129.16",
+    "100::1",  # discard
+    "100:0:0:1::1",
+    "2001::1",  # Teredo
+    "2001:1::1",
+    "2001:2::1",
+    "2001:20::1",
+    "2002:808:808::1",  # 6to4 of a public address: by a relay that nobody runs
+    "2620:4f:8000::1",
+    "3ffe::1",
+    "3fff::1",
+    "3fff:fff:ffff::1",
+    "4000::1",  # given out to nobody
+    "5f00::1",  # segment routing
+    "::ffff:0:127.0.0.1",  # translated (SIIT)
+    "::ffff:0:8.8.8.8",
 ]
 
 
@@ -111,6 +146,39 @@ async def test_every_way_to_write_a_private_host_is_refused(host: str) -> None:
         said = await refused(host, receiver.port)
         assert "PGWAKE_HTTP_ALLOW_PRIVATE" in said
         assert receiver.posted == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        r"http://a.example\@127.0.0.1/",
+        r"http://127.0.0.1\@a.example/",
+        r"http://a.example\.b.example/",
+        r"http:\\127.0.0.1/",
+        r"http://a.example/b\c",
+        "http://" + "a" * 2048,
+    ],
+)
+async def test_a_url_that_programs_read_differently_is_refused(url: str) -> None:
+    for posted in (url, url.replace("a.example", "localhost")):
+        async with HttpClient(Settings.load(), Rule(allows_private=True)) as client:
+            with pytest.raises(Discard, match="the URL can't be used"):
+                await client.post(posted, "1", b"{}")
+
+
+async def test_no_redirect_is_followed_to_such_a_url() -> None:
+    settings = Settings.load(http_redirects=True)
+    rule = Rule(allows_private=True)
+    with Receiver().serve() as receiver:
+        for place in (
+            rf"http://a.example\@127.0.0.1:{receiver.port}/",
+            "/" + "a" * 2048,
+        ):
+            url = receiver.answer("/", 307, Location=place)
+            async with HttpClient(settings, rule) as client:
+                with pytest.raises(Discard, match="redirects to where"):
+                    await client.post(url, "1", b"{}")
+        assert {post.path for post in receiver.posted} == {"/"}
 
 
 async def test_a_name_is_connected_to_at_the_address_that_was_checked(

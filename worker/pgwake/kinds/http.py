@@ -37,6 +37,7 @@ from pgwake.version import __version__
 
 CONNECT_SECONDS = 10.0
 MAX_REDIRECTS = 5
+MAX_URL = 2048  # characters, as the check of jobs.webhook
 MAX_SNOOZE_SECONDS = 86_400.0
 ERROR_BYTES = 1000  # of an answer that is no success
 _RETRIED = (408, 409, 425, 429)
@@ -183,7 +184,7 @@ def host_of(url: str) -> str:
 
 def _parse(url: str) -> httpx.URL:
     try:
-        target = httpx.URL(url)
+        target = httpx.URL(_clear(url))
     except (httpx.InvalidURL, UnicodeError, ValueError):
         target = httpx.URL()
     if not _is_usable(target):
@@ -192,6 +193,18 @@ def _parse(url: str) -> httpx.URL:
             "with special characters as %40 and the like"
         )
     return target
+
+
+def _clear(url: str) -> str:
+    """Return a URL that every program reads alike.
+
+    Raises:
+        ValueError: It is too long, or has a backslash: in some programs' eyes that is a
+            slash, and what stands before it the host.
+    """
+    if len(url) > MAX_URL or "\\" in url:
+        raise ValueError(url)
+    return url
 
 
 def _is_usable(target: httpx.URL) -> bool:
@@ -214,7 +227,7 @@ def _header(answer: httpcore.Response, name: bytes) -> str | None:
 
 def _redirected(target: httpx.URL, location: str | None) -> httpx.URL:
     try:
-        new = target.join(location or "")
+        new = target.join(_clear(location or ""))
     except (httpx.InvalidURL, UnicodeError, ValueError):
         new = httpx.URL()
     is_downgrade = target.scheme == "https" and new.scheme == "http"

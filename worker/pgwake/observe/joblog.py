@@ -35,25 +35,54 @@ def _debug(event: str, **fields: object) -> None:
         log.debug(event, **fields)
 
 
-class JobLog:
-    """Writes a line a job: failures always, completions up to a number a second.
+class _Lines:
+    """The lines of one event: up to a number a second, the others summed up in one."""
 
-    Args:
-        per_second: Lines a second for completed jobs; the others are summed up in one.
-    """
-
-    def __init__(self, per_second: int) -> None:
+    def __init__(self, per_second: int, event: str) -> None:
         self._per_second = per_second
+        self._event = event
         self._second = 0
         self._written = 0
         self._left_out = 0
+
+    def admit(self) -> bool:
+        """Whether there is to be another line."""
+        second = int(monotonic())
+        if second != self._second:
+            self._second, self._written = second, 0
+        if self._written >= self._per_second:
+            if not self._left_out:
+                asyncio.get_running_loop().call_later(1.0, self.summarise)
+            self._left_out += 1
+            return False
+        self._written += 1
+        return True
+
+    def summarise(self) -> None:
+        """Log how many had no line of their own since the last time."""
+        if self._left_out:
+            log.info(self._event, count=self._left_out)
+            self._left_out = 0
+
+
+class JobLog:
+    """Writes a line a job: failures always, other ends up to a number a second.
+
+    Args:
+        per_second: Lines a second for completed jobs, and for those that are given
+            back (at least 10); the others are summed up in one.
+    """
+
+    def __init__(self, per_second: int) -> None:
+        self._completed = _Lines(per_second, "jobs completed, without lines")
+        self._released = _Lines(max(per_second, 10), "jobs released, without lines")
 
     def ended(
         self, job: Job, outcome: str, seconds: float, failure: Failure | None
     ) -> None:
         """Log how an attempt ended."""
         if outcome == "completed":
-            if not self._admit():
+            if not self._completed.admit():
                 return
             log.info("job completed", **self._fields(job, seconds))
         elif outcome == "retry":
@@ -71,6 +100,9 @@ class JobLog:
         self, job: Job, reason: str, seconds: float, delay: timedelta | None
     ) -> None:
         """Log that a job was given back, and for how long if its handler said so."""
+        # Of a kind that nobody knows there may be any number, again and again.
+        if not self._released.admit():
+            return
         fields = self._fields(job, seconds)
         if delay is not None:
             fields["delay_s"] = delay.total_seconds()
@@ -96,20 +128,7 @@ class JobLog:
                 fields["traceback"] = failure.traceback
         return fields
 
-    def _admit(self) -> bool:
-        second = int(monotonic())
-        if second != self._second:
-            self._second, self._written = second, 0
-        if self._written >= self._per_second:
-            if not self._left_out:
-                asyncio.get_running_loop().call_later(1.0, self.summarise)
-            self._left_out += 1
-            return False
-        self._written += 1
-        return True
-
     def summarise(self) -> None:
-        """Log how many completed jobs had no line of their own since the last time."""
-        if self._left_out:
-            log.info("jobs completed, without lines", count=self._left_out)
-            self._left_out = 0
+        """Log how many jobs had no line of their own since the last time."""
+        self._completed.summarise()
+        self._released.summarise()

@@ -3,7 +3,9 @@
 import json
 import re
 import shlex
+import stat
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -17,10 +19,11 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from pgwake.address import Rule
-from pgwake.database.url import url_problem
+from pgwake.database.url import passwords, url_problem
 from pgwake.errors import ConfigurationError
 from pgwake.signing import parse_secrets
 
+ENV_FILE = Path(".env")
 DEFAULT_LEASE = 300.0
 DEFAULT_SLOTS = 10
 
@@ -35,7 +38,8 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(
         env_prefix="PGWAKE_",
-        env_file=".env",
+        env_file=ENV_FILE,
+        env_file_encoding="utf-8-sig",
         env_ignore_empty=True,
         extra="ignore",
         frozen=True,
@@ -136,8 +140,8 @@ class Settings(BaseSettings):
     log_jobs_per_second: int = Field(
         default=100,
         ge=0,
-        description="lines for completed jobs; the rest of a second are summed up in "
-        "one. Failures are always logged",
+        description="lines for completed jobs, and for jobs given back; the rest of a "
+        "second are summed up in one. Failures are always logged",
     )
 
     tracing: bool = Field(
@@ -299,6 +303,19 @@ class Settings(BaseSettings):
         return parse_secrets(secret.get_secret_value()) if secret else ()
 
     @property
+    def secrets(self) -> list[str]:
+        """What is to be told to nobody: passwords as they are and as in a URL."""
+        found = [
+            secret.get_secret_value()
+            for secret in (self.signing_secret, self.api_token)
+            if secret is not None
+        ]
+        for url in (self.database_url, self.listen_url):
+            if url is not None:
+                found += passwords(url.get_secret_value())
+        return found
+
+    @property
     def names_handlers(self) -> bool:
         """Whether there are handlers that need no module."""
         return bool(self.http_handlers or self.exec_handlers or self.webhooks)
@@ -311,6 +328,7 @@ class Settings(BaseSettings):
             ConfigurationError: A value can't be used; the message names the variable.
         """
         given = {name: value for name, value in flags.items() if value is not None}
+        _check_env_file()
         try:
             return cls(**given)
         except ValidationError as error:
@@ -325,6 +343,33 @@ class Settings(BaseSettings):
             secret = getattr(self, name)
             values[name] = secret and secret.get_secret_value()
         return values
+
+
+def _check_env_file() -> None:
+    """Raise what is wrong with the .env as a whole, if something is."""
+    try:
+        text = ENV_FILE.read_text("utf-8")
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise ConfigurationError(
+            f"{ENV_FILE.resolve()} can't be read ({error.strerror}): let this user "
+            "read it, or start elsewhere"
+        ) from None
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise ConfigurationError(
+            f"{ENV_FILE.resolve()} is not UTF-8 (UTF-16, perhaps): save it as UTF-8"
+        )
+
+
+def env_file_is_open() -> bool:
+    """Whether everybody on this machine may write the .env, and so the settings."""
+    try:
+        return bool(ENV_FILE.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
 
 
 def parse_queue(word: str) -> tuple[str, int]:

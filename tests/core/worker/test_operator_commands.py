@@ -5,6 +5,7 @@ import io
 import json
 import signal
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
 
 from rich.console import Console
 
@@ -32,6 +33,16 @@ async def report(
     await connection.execute(
         "select pgwake.report_worker($1, 'h', 1, '{default}', $2)", worker, list(kinds)
     )
+
+
+async def test_a_database_without_the_schema_is_told_with_what_to_do(
+    pgwake: Pgwake, admin_url: str
+) -> None:
+    bare = urlsplit(admin_url)._replace(path="/postgres").geturl()
+    for words in (("stats",), ("list",), ("show", "1"), ("peek", "q"), ("queues",)):
+        answer = await pgwake(*words, PGWAKE_DATABASE_URL=bare)
+        assert answer.code == 1, answer
+        assert "Run `pgwake init`" in answer.errors
 
 
 async def test_jobs_are_listed_the_newest_first_and_page_by_page(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pgwake import ConfigurationError, Settings
-from pgwake.settings import parse_queue
+from pgwake.settings import env_file_is_open, parse_queue
 
 SECRET = base64.b64encode(b"k" * 24).decode()
 URL = "postgresql://me:very-secret@127.0.0.1:1/nowhere"
@@ -95,6 +95,24 @@ def test_flags_come_before_variables_and_variables_before_the_file(
     settings = Settings.load(processes=4)
 
     assert (settings.grace, settings.lease, settings.processes) == (1, 20, 4)
+
+
+def test_a_file_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    for encoding in ("utf-16", "utf-16-le", "latin-1"):
+        file.write_text("PGWAKE_GRACE=1\nPGWAKE_IMPORTS=ä\n", encoding)
+        with pytest.raises(ConfigurationError, match=r"\.env is not UTF-8.*save it as"):
+            Settings.load()
+    file.write_text("PGWAKE_GRACE=1\n", "utf-8-sig")
+    assert Settings.load().grace == 1
+
+
+def test_a_file_that_everybody_may_write_is_found(tmp_path: Path) -> None:
+    assert not env_file_is_open()
+    (tmp_path / ".env").touch(0o644)
+    assert not env_file_is_open()
+    (tmp_path / ".env").chmod(0o666)
+    assert env_file_is_open()
 
 
 def test_the_database_falls_back_to_the_common_variable(

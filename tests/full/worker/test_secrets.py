@@ -23,7 +23,7 @@ from support.worker.processes import Pgwake, StartProcess
 PASSWORD = "canary-of-a-password"  # noqa: S105
 TOKEN = "canary-of-a-token"  # noqa: S105
 SIGNING = base64.b64encode(b"canary of a signing secret").decode()
-SECRETS = (PASSWORD, TOKEN, SIGNING)
+SECRETS = (PASSWORD, TOKEN, SIGNING, "secret2")
 
 FAULTS = {
     "wrong password": "postgresql://app_worker:{password}@{host}:{port}/{name}",
@@ -40,6 +40,10 @@ FAULTS = {
     "parameter": "postgresql://app_worker@{host}:{port}/{name}?password={password}",
     "bad parameter": "postgresql://a:{password}@{host}:{port}/{name}?sslmode=none",
 }
+
+
+# What a handler's exception may hold: a driver's, with the URL it was given.
+TOLD = {"message": f"no way to postgresql://a:secret2@h/x ({PASSWORD}, {TOKEN})"}
 
 
 def hidden_in(text: str) -> bool:
@@ -138,7 +142,12 @@ async def test_a_worker_shows_no_secret_whatever_goes_wrong(
         log_level="debug",
         http_port=port,
     )
-    for kind, payload in (("echo", {}), ("fail", {"message": "no"}), ("posted", {})):
+    for kind, payload in (
+        ("echo", {}),
+        ("fail", {"message": "no"}),
+        ("posted", {}),
+        ("fail", TOLD),
+    ):
         await ended(
             connection, await insert(connection, kind, payload=payload, max_attempts=1)
         )

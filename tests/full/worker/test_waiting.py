@@ -19,6 +19,7 @@ from pgwake import (
 )
 from pgwake.produce import waiting
 from support import Connection, wait_for
+from support.relay import Relay
 from support.sql.helpers import ABSENT, insert
 from support.worker.helpers import embedded
 from support.worker.processes import Answer, Pgwake
@@ -118,6 +119,19 @@ async def test_all_waits_share_a_session_that_ends_with_them(
 
 
 @pytest.mark.usefixtures("_nothing_is_found_by_a_poll")
+async def test_an_answer_that_is_lost_is_waited_for_once(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was waited for as long again, for the pool to take the session back."""
+    monkeypatch.setattr("pgwake.produce.drivers.asyncpg.QUERY_SECONDS", 1.0)
+    async with Relay.before(database) as relay, AsyncQueue(relay.url) as queue:
+        await queue.enqueue("x")
+        relay.block("from the server")
+        async with asyncio.timeout(20):
+            with pytest.raises(TimeoutError):
+                await queue.enqueue("x")
+
+
 async def test_a_session_that_is_lost_comes_back(
     connection: Connection, queue: AsyncQueue
 ) -> None:

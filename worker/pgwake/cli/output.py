@@ -312,6 +312,9 @@ def describe(error: asyncpg.PostgresError) -> str:
     advice = getattr(error, "hint", None)
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
         advice = advice or ROLES_HINT
+    is_missing = error.sqlstate in ("3F000", "42P01", "42883")
+    if is_missing and "pgwake" in str(error.message):
+        advice = "Run `pgwake init` on this database, with this version of pgwake."
     hint = f"\n{advice}" if advice else ""
     rule = _rule(error)
     if rule is not None:

@@ -88,7 +88,8 @@ def run(
             "no handlers: name the modules that have them (--import MODULE, or "
             "PGWAKE_IMPORTS), or kinds with --http or --exec"
         )
-    logs.configure(settings, worker=f"supervisor:{names.new_worker_name()}")
+    name = f"supervisor:{names.new_worker_name()}"
+    logs.configure(settings, warns=True, worker=name)
     code = asyncio.run(Supervisor(settings).run())
     logs.flush(LOG_SECONDS)
     sys.exit(code)

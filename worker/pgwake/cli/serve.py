@@ -42,7 +42,7 @@ def serve(
         database_url=database_url,
     )
     name = names.new_worker_name()
-    logs.configure(settings, worker=f"serve:{name}")
+    logs.configure(settings, warns=True, worker=f"serve:{name}")
 
     async def run() -> None:
         web = Web(settings, name)

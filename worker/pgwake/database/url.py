@@ -2,7 +2,7 @@
 
 import os
 import re
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from pgwake.errors import ConfigurationError
 
@@ -82,6 +82,15 @@ def checked_url(text: str) -> str:
     if problem := url_problem(text):
         raise ConfigurationError(f"the database's URL {problem}")
     return text
+
+
+def passwords(url: str) -> list[str]:
+    """Return the passwords of a URL, as they stand there and as they are meant."""
+    parts = split_url(url)
+    _, _, login = parts.netloc.rpartition("@")[0].partition(":")
+    query = dict(parse_qsl(parts.query))
+    found = {login, unquote(login), query.get("password", "")}
+    return sorted(found - {""})
 
 
 def host_urls(url: str) -> list[str]:

@@ -20,6 +20,7 @@ from pgwake.engine.lifeline.thread import Lifeline
 from pgwake.engine.quarantine import Quarantine
 from pgwake.engine.runner import Runner
 from pgwake.errors import ConfigurationError
+from pgwake.jobs.problem import hide
 from pgwake.jobs.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
 from pgwake.jobs.registry import registry as default_registry
 from pgwake.jsontext import dumps
@@ -71,6 +72,7 @@ class Worker:
         http_port: int | None = None,
         suspects: bool = False,
     ) -> None:
+        hide(settings.secrets)  # from what is told of a handler's error
         self.settings = settings
         self.registry = registry or default_registry
         self.name = name or names.new_worker_name()

@@ -1,6 +1,8 @@
 """What went wrong in a handler: in words that can be stored, from whichever process."""
 
+import re
 import traceback
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,7 +10,27 @@ from pgwake.errors import InvalidPayloadError, InvalidValueError, PgwakeError
 from pgwake.jobs.outcomes import Discard, Outcome, Retry, Snooze, outcome_of
 from pgwake.jsontext import storable
 
+_LONGEST = 2000  # characters of a message, and of a traceback
+_LOGIN = re.compile(r"(://[^\s/@:]*):[^\s/@]+@")  # postgresql://user:password@
+_secrets: set[str] = set()
+
 _OURS = str(Path(__file__).parents[1])
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Leave these out of what is told of errors in this process, from now on.
+
+    What is short is not: it would be found in any word.
+    """
+    _secrets.update(secret for secret in secrets if len(secret) >= 8)
+
+
+def _told(text: str) -> str:
+    """Return text without secrets: passwords in URLs, and what is to be hidden."""
+    text = _LOGIN.sub(r"\1:***@", text)
+    for secret in _secrets:
+        text = text.replace(secret, "***")
+    return storable(text)
 
 
 class ReportedError(PgwakeError):
@@ -79,9 +101,9 @@ def type_of(error: BaseException | str) -> str | None:
 def describe(error: BaseException | str) -> tuple[str, str | None]:
     """What it is, and where in the user's code it came from; bounded."""
     if isinstance(error, str):
-        return storable(error[:2000]), None
+        return _told(error[: 2 * _LONGEST])[:_LONGEST], None
     if isinstance(error, ReportedError):
-        return error.message, error.traceback
+        return _told(error.message), error.traceback and _told(error.traceback)
     told = ""
     try:
         if isinstance(error, Outcome):  # its reason, and where its cause came from
@@ -95,4 +117,6 @@ def describe(error: BaseException | str) -> tuple[str, str | None]:
     trace = "".join(
         traceback.format_list([f for f in frames if not f.filename.startswith(_OURS)])
     )
-    return storable(title[:2000]), storable(trace[-2000:].rstrip()) or None
+    # Twice as much of it is looked at, so that no secret is cut, and not known.
+    title, trace = _told(title[: 2 * _LONGEST]), _told(trace[-2 * _LONGEST :])
+    return title[:_LONGEST], trace[-_LONGEST:].rstrip() or None

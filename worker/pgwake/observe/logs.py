@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import structlog
 
 from pgwake.observe.sink import Logger, Sink
-from pgwake.settings import Settings
+from pgwake.settings import Settings, env_file_is_open
 from pgwake.tracing import tracing
 
 _LEVELS = logging.getLevelNamesMapping()
@@ -23,11 +23,12 @@ _CONTROL[ord("\n")] = "\n"
 _sink: Sink | None = None
 
 
-def configure(settings: Settings, **fields: Any) -> None:
+def configure(settings: Settings, *, warns: bool = False, **fields: Any) -> None:
     """Set up the log of this process.
 
     Args:
         settings: The format and the level.
+        warns: Whether to warn of a .env that others can change.
         fields: What goes into every line. People do not see the worker's name where
             there is one worker process.
     """
@@ -58,6 +59,10 @@ def configure(settings: Settings, **fields: Any) -> None:
         cache_logger_on_first_use=True,
     )
     logging.lastResort = _Unheard(level)
+    if warns and env_file_is_open():
+        structlog.get_logger().warning(
+            "everybody may write .env", remedy="chmod o-w .env, or start elsewhere"
+        )
     logging.getLogger(_PRODUCERS).setLevel(level)
 
 

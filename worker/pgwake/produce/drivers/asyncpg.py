@@ -14,6 +14,7 @@ from pgwake.produce.drivers.base import AsyncAdapter
 
 CONNECT_SECONDS = 10.0
 QUERY_SECONDS = 30.0
+LEND_SECONDS = 30.0  # to wait for a free connection; and for one to be clean again
 POOL_SIZE = 5
 
 
@@ -73,8 +74,14 @@ class UrlAdapter(AsyncAdapter):
 
     async def fetch(self, sql: str, *arguments: Any) -> Sequence[Any]:
         """Run a statement."""
-        async with self._lent() as connection, asyncio.timeout(QUERY_SECONDS):
-            return await ConnectionAdapter(connection).fetch(sql, *arguments)
+        async with self._lent() as connection:
+            try:
+                async with asyncio.timeout(QUERY_SECONDS):
+                    return await ConnectionAdapter(connection).fetch(sql, *arguments)
+            except TimeoutError:
+                # Else the pool would wait as long again for the cancellation.
+                connection.terminate()
+                raise
 
     async def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
@@ -85,7 +92,7 @@ class UrlAdapter(AsyncAdapter):
     async def _lent(self) -> AsyncIterator[Any]:
         pool = await self._opened()
         try:
-            async with pool.acquire(timeout=QUERY_SECONDS) as connection:
+            async with pool.acquire(timeout=LEND_SECONDS) as connection:
                 yield connection
         except asyncpg.ReadOnlySQLTransactionError:
             # The server has been demoted; the next session may find another.

@@ -68,7 +68,7 @@ async def test_what_a_library_warns_of_is_a_line_like_any_other(
     writer.close()
 
     assert line["level"] == "warning"
-    assert line["logger"] == "uvicorn.error"
+    assert line["logger"] == "pgwake.http"
 
 
 async def test_no_payload_ever_reaches_the_log(

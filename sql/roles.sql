@@ -119,6 +119,7 @@ grant execute on function
   pgwake.allow_replace,
   pgwake.claim_batch,
   pgwake.claim_jobs,
+  pgwake.claim_known_batch,
   pgwake.claim_next_job,
   pgwake.claim_or_wait,
   pgwake.complete_job,

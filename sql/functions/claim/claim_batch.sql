@@ -31,7 +31,7 @@
 -- than that. Until then it may miss what lies behind: jobs that were committed much
 -- later than others of their run_at, or given back. New jobs, and those of other
 -- priorities, it finds at once. A cursor can't be wrong for longer than that minute.
--- Rechecks are read by a cursor too.
+-- Rechecks are read by a cursor too. claim_known_batch has its unknown_kinds in it.
 --
 -- Raises PW003, and PW006 in a copy of the database: see adopt. Locks the jobs it takes
 -- (and one that had to make room for one that crashed), skips locked ones. Its parts, in
@@ -80,6 +80,7 @@ declare
   v_keys jsonb;  -- of the rechecks: [at] to start at, [clock] to read from the head again
   v_keys_from timestamptz := '-infinity';
   v_is_from_head boolean := true;
+  v_unknown_kinds text[];
 begin
   if (claim_batch.queue is not null and claim_batch.count between 1 and 10000
       and (octet_length(claim_batch.worker) between 1 and 512) is not false
@@ -95,6 +96,9 @@ begin
     v_head_at := claim_batch.cursor ->> 'head_at';
     v_resume_points := coalesce(claim_batch.cursor -> 'resume_points', '{}');
     v_next_at := claim_batch.cursor -> 'next_at';
+    if claim_batch.cursor ? 'unknown_kinds' then
+      v_unknown_kinds := array(select jsonb_array_elements_text(claim_batch.cursor -> 'unknown_kinds'));
+    end if;
     v_is_from_head := v_head_at is null
       or v_head_at not between v_began_at and v_began_at + interval '1 minute';
     v_keys := claim_batch.cursor -> 'keys';
@@ -169,7 +173,7 @@ begin
 
   v_locked := pgwake.lock_due_jobs(
     claim_batch.queue, v_count, v_now, claim_batch.suspects, claim_batch.cursor is not null, v_is_from_head, v_slow,
-    v_resume_points);
+    v_unknown_kinds, v_resume_points);
   v_resume_points := v_locked.resume_points;
   v_spent := clock_timestamp() - v_began_at;
 
@@ -190,7 +194,8 @@ begin
     if v_is_from_head or v_next_at is null then
       v_began_at := clock_timestamp();
       v_cost := pgwake.claim_cost();
-      next_run_at := pgwake.left_due_at(claim_batch.queue, v_locked.bands, v_locked.from_ats, v_locked.from_ids);
+      next_run_at := pgwake.left_due_at(
+        claim_batch.queue, v_locked.bands, v_locked.from_ats, v_locked.from_ids, v_unknown_kinds, v_now);
       v_cost := pgwake.claim_cost() - v_cost - cardinality(v_locked.ids);
       v_spent := v_spent + (clock_timestamp() - v_began_at);
       v_next_at := null;

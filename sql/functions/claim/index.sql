@@ -9,6 +9,8 @@
 \ir start_jobs.sql
 \ir left_due_at.sql
 \ir claim_batch.sql
+\ir newest_left_out.sql
+\ir claim_known_batch.sql
 \ir claim_jobs.sql
 \ir claim_next_job.sql
 \ir claim_or_wait.sql

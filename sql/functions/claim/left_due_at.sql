@@ -1,8 +1,11 @@
 -- When the first job that a claim has left is due, of the priority bands that it has
--- looked at, each from where it has: see lock_due_jobs. Internal, for claim_batch.
+-- looked at, each from where it has: see lock_due_jobs. Of unknown_kinds only one that is
+-- due later than at: then others may have to be woken. Internal, for claim_batch.
 -- Volatile: what the claim has taken is gone from the index, as this statement sees it.
 -- Rides jobs_claim_idx.
-create or replace function pgwake.left_due_at(queue text, bands int[], from_ats timestamptz[], from_ids bigint[])
+create or replace function pgwake.left_due_at(
+  queue text, bands int[], from_ats timestamptz[], from_ids bigint[], unknown_kinds text[], at timestamptz
+)
 returns timestamptz
 language plpgsql volatile
 as $$
@@ -16,6 +19,7 @@ begin
       where j.queue = left_due_at.queue and j.status = 'pending'
         and least(j.crash_count, 2) * 201 - j.priority = v.band
         and (j.run_at, j.id) > (v.from_at, v.from_id)
+        and (left_due_at.unknown_kinds is null or j.kind <> all (left_due_at.unknown_kinds) or j.run_at > left_due_at.at)
       order by j.run_at, j.id
       limit 1
     ) as left_at

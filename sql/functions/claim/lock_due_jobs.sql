@@ -6,6 +6,7 @@
 --   has_cursor     false: nothing is remembered, but is_slow says that a gap between
 --                  bands has cost more than slow (see claim_cost)
 --   is_from_head   true: each band from its head; false: from its resume point
+--   unknown_kinds  left out; null: none is
 --   resume_points  an object, band -> [run_at, id] to start behind, perhaps with
 --                  [run_at, id] to start behind next; comes back as the next claim is to
 --                  have it
@@ -24,6 +25,7 @@ create or replace function pgwake.lock_due_jobs(
   has_cursor boolean,
   is_from_head boolean,
   slow int,
+  unknown_kinds text[],
   inout resume_points jsonb,
   out ids bigint[],
   out bands int[],
@@ -121,6 +123,7 @@ begin
       where j.queue = lock_due_jobs.queue and j.status = 'pending'
         and least(j.crash_count, 2) * 201 - j.priority = v_band
         and (j.run_at, j.id) > (v_from, v_from_id) and (j.run_at, j.id) <= (v_to, v_to_id)
+        and (lock_due_jobs.unknown_kinds is null or j.kind <> all (lock_due_jobs.unknown_kinds))
       order by j.run_at, j.id
       limit v_want
       for update skip locked

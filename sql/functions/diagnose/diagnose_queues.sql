@@ -5,7 +5,8 @@
 -- queue_paused          notice   until it is resumed, with a job due for an hour
 -- suspect_waits         warning  a job that crashed twice is due for 15 minutes: no
 --                                quarantine takes it
--- kind_without_worker   warning  given back within the hour; no live worker handles it
+-- kind_without_worker   warning  given back within the hour, or the first of its queue and
+--                                priority for a minute; no live worker handles it
 -- kind_bounces          notice   given back within ten minutes; some worker handles it
 -- schedule_late         error    its tick is due for a minute
 -- schedule_problem      warning  its tick could not be fired
@@ -19,6 +20,8 @@ returns setof pgwake.finding
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
 set jit = off
 as $$
 declare
@@ -26,6 +29,7 @@ declare
   v_loaded text[];  -- queues with jobs that don't run
   v_heaps text[];
   v_heap_sizes bigint[];
+  v_first_kinds text[];
 begin
   select array_agg(s.queue) filter (where s.idle > 0), array_agg(s.queue) filter (where s.failed > 10000),
     array_agg(s.failed) filter (where s.failed > 10000)
@@ -93,6 +97,27 @@ begin
     limit 10;
   end if;
 
+  -- What nobody takes comes to stand first.
+  v_first_kinds := array(
+    select distinct f.kind
+    from unnest(v_loaded[:100]) as u(queue)
+    cross join lateral (
+      with recursive bands as (
+        select -102 as band, null::text collate "C" as kind, null::timestamptz as run_at
+        union all
+        select n.band, n.kind, n.run_at
+        from bands as b
+        cross join lateral (
+          select least(j.crash_count, 2) * 201 - j.priority as band, j.kind, j.run_at
+          from pgwake.jobs_live as j
+          where j.queue = u.queue and j.status = 'pending' and least(j.crash_count, 2) * 201 - j.priority > b.band
+          order by least(j.crash_count, 2) * 201 - j.priority, j.run_at, j.id
+          limit 1
+        ) as n
+      )
+      select b.kind from bands as b where b.run_at < v_now - interval '1 minute'
+    ) as f);
+
   return query
   select k.check_name, k.severity, k.name,
     format('jobs of the kind %s are given back by workers that don''t know it; %s', pgwake.say_name(k.name), k.but),
@@ -102,7 +127,8 @@ begin
       format('select * from pgwake.cancel_jobs(kind => %L, dry_run => true);  -- if nobody is to run them; else start '
         'a worker that handles it', k.name) as fix, k.bounce_count, k.bounced_at
     from pgwake.list_kinds() as k
-    where k.live_worker_count = 0 and k.bounced_at > v_now - interval '1 hour'
+    where k.live_worker_count = 0
+      and (k.bounced_at > v_now - interval '1 hour' or k.bounce_count > 0 and k.name = any (v_first_kinds))
     union all
     select 'kind_bounces', 'notice', k.name, 'others handle it',
       'select name, queues, kinds from pgwake.list_workers();  -- all workers of a queue should know its kinds',

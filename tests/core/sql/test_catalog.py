@@ -27,6 +27,12 @@ SIGNATURES = {
         "queue text, count integer, worker text, lease interval -> SETOF"
         " pgwake.claimed_job"
     ),
+    "claim_known_batch": (
+        "queue text, count integer, worker text, lease interval, INOUT cursor jsonb,"
+        " unknown_kinds text[], OUT jobs pgwake.claimed_job[], OUT next_run_at"
+        " timestamp with time zone, OUT claimed_at timestamp with time zone, OUT"
+        " is_limited boolean, OUT left_out_id bigint -> record"
+    ),
     "claim_next_job": (
         "queue text, worker text, lease interval -> SETOF pgwake.claimed_job"
     ),

@@ -24,6 +24,7 @@ async def locked(db: Connection, count: int = 10, **changes: Any) -> Row:
         "has_cursor": False,
         "is_from_head": True,
         "slow": 500,
+        "unknown_kinds": None,
         "resume_points": {},
     }
     (row,) = await rows(db, "lock_due_jobs", **{**arguments, **changes})
@@ -63,7 +64,8 @@ async def test_what_is_left_is_looked_for_where_a_claim_has_looked(
     for priority, hours in ((0, 2), (3, 1), (7, 3)):
         await insert(db, priority=priority, run_at=now + timedelta(hours=hours))
 
-    bands = {"queue": "default", "from_ats": [now, now], "from_ids": [0, 0]}
+    bands: Row = {"queue": "default", "from_ats": [now, now], "from_ids": [0, 0]}
+    bands |= {"unknown_kinds": None, "at": now}
     assert await call(db, "left_due_at", bands=[-7, 0], **bands) == now + timedelta(
         hours=2
     )

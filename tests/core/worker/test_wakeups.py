@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+from pgwake import Registry
 from support import Connect, Connection
 from support.sql.helpers import insert
 from support.worker.helpers import all_ended, asleep, embedded, ended, insert_some
@@ -56,6 +57,23 @@ async def test_an_idle_worker_is_woken_however_jobs_come(
             await all_ended(connection)
             assert wakeups(worker, cause="notify") > before, name
         assert wakeups(worker, cause="poll") == 0
+
+
+async def test_two_services_on_one_queue_keep_each_other_s_jobs_waiting_once(
+    connection: Connection, database: str
+) -> None:
+    others = Registry()
+
+    @others.job("other")
+    async def other() -> None: ...
+
+    bounces = "select coalesce(sum(bounce_count), 0) from pgwake.list_kinds()"
+    async with embedded(database, quick()), embedded(database, others):
+        for _ in range(5):
+            for kind in ("quick", "other"):
+                await insert(connection, kind)
+                await all_ended(connection)
+        assert await connection.fetchval(bounces) <= 2
 
 
 NAMES = [

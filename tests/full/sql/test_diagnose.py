@@ -581,6 +581,23 @@ async def test_a_kind_that_comes_back_is_found(db: Connection) -> None:
     assert await found(db) == []
 
 
+async def test_a_kind_that_is_left_out_by_all_stays_found(db: Connection) -> None:
+    held = await running(db, kind="x")
+    await db.execute(
+        "select pgwake.release_jobs(array[$1::bigint], array[$2::uuid],"
+        " 'unknown_kind', array[interval '0'])",
+        held["id"],
+        held["lease_id"],
+    )
+    await set_clock(db, "2 hours")
+    await report(db, "default")
+
+    row = await finding(db, "kind_without_worker")
+    assert row["subject"] == "x"
+    await report(db, "default", kinds=["x"])
+    assert await found(db) == []
+
+
 async def test_a_schedule_that_is_late_or_refused_is_found(db: Connection) -> None:
     await db.execute(
         "select pgwake.schedule('often', every => '1 second', kind => 'x')"

@@ -19,15 +19,13 @@ check_payload clock_offset enqueue enqueue_many get_job get_queue_stats now unwa
 watch
 """)
 WORKER = PRODUCER | words("""
-allow_replace
-claim_batch claim_jobs claim_next_job claim_or_wait complete_job complete_jobs
-declare_kinds diagnose diagnose_worker due_schedules explain_job extend_leases fail_job
-fail_jobs fire_schedule fire_schedules forget_worker get_adoption get_metrics
-get_parent_results
-is_live lease_outcome list_failed list_kinds list_schedules list_workers maintain mute
-next_run_at next_suspect_at note_schedule_problem notify_lock_key open_writers park
-pass_duty peek_jobs raise_invalid release_jobs release_worker_jobs report_worker
-report_worker_slots
+allow_replace claim_batch claim_jobs claim_known_batch claim_next_job claim_or_wait
+complete_job complete_jobs declare_kinds diagnose diagnose_worker due_schedules
+explain_job extend_leases fail_job fail_jobs fire_schedule fire_schedules forget_worker
+get_adoption get_metrics get_parent_results is_live lease_outcome list_failed list_kinds
+list_schedules list_workers maintain mute next_run_at next_suspect_at
+note_schedule_problem notify_lock_key open_writers park pass_duty peek_jobs
+raise_invalid release_jobs release_worker_jobs report_worker report_worker_slots
 retry_delay set_progress set_progresses snooze_job sweep_expired_leases unmute unpark
 """)
 ADMIN = WORKER | words("""
@@ -279,6 +277,7 @@ def keep_up(life: Life) -> None:
     assert len(life.call(worker, "get_metrics")) > 5
     life.call(worker, "diagnose")
     life.call(worker, "diagnose_worker")
+    life.call(worker, "claim_known_batch", queue="nobody's", count=1)
     life.call(worker, "get_adoption")
     life.keep(worker, "forget_worker", worker="w1")
 

@@ -93,6 +93,7 @@ class Claimer:
         self._cursor: str | None = None
         self._is_limited = False  # the queue's policy: nothing is claimed ahead
         self._locked_since: float | None = None
+        self._left_out_id: int | None = None
         self._claims = deque([(monotonic(), 0)], maxlen=2)  # when, finished by then
         self._claim_seconds = 0.0  # that the last one took, its turn included
         self._stopping = False
@@ -160,6 +161,7 @@ class Claimer:
                     self._lease,
                     None if suspects else self._cursor,
                     suspects=suspects,
+                    unknown_kinds=list(self.ready_jobs.unknown_kinds),
                 )
             )
         except asyncpg.PostgresError as error:
@@ -227,7 +229,9 @@ class Claimer:
 
     async def _rest(self, claim: Claim) -> None:
         """Sleep after a look that has found less than there was room for."""
-        if self.ready_jobs.saw_unknown_kind:
+        is_news = claim.left_out_id not in {None, self._left_out_id}
+        if is_news or self.ready_jobs.saw_unknown_kind:
+            self._left_out_id = claim.left_out_id
             self.ready_jobs.saw_unknown_kind = False
             self.mailbox.want(Wish.WORK)
             await asyncio.sleep(UNKNOWN_KIND_SECONDS)

@@ -8,6 +8,8 @@ from time import monotonic
 from pgwake.jobs.job import Job
 from pgwake.pause import pause
 
+MAX_UNKNOWN_KINDS = 1000  # that a claim leaves out; jobs of further ones are given back
+
 
 class OpenBatch:
     """The jobs that a batch has so far."""
@@ -54,7 +56,8 @@ class ReadyJobs:
         self.finished = 0
         self.finished_at = monotonic()
         self.low_water = 0
-        # A job whose kind nobody here handles was given back.
+        # Kinds that nobody here handles, and whether one was given back just now.
+        self.unknown_kinds: set[str] = set()
         self.saw_unknown_kind = False
         self.jobs: deque[Job] = deque()
         self.room = asyncio.Event()
@@ -72,6 +75,12 @@ class ReadyJobs:
     def wanted(self) -> int:
         """How many jobs batches take beyond those that slots do."""
         return sum(batch.wanted for batch in self._open_batches.values())
+
+    def note_unknown_kind(self, kind: str) -> None:
+        """Have no more jobs of a kind claimed, and others woken for this one."""
+        self.saw_unknown_kind = True
+        if len(self.unknown_kinds) < MAX_UNKNOWN_KINDS:
+            self.unknown_kinds.add(kind)
 
     def put(self, jobs: Iterable[Job]) -> None:
         """Hand over claimed jobs; those that crashed before go first."""

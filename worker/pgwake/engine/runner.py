@@ -118,7 +118,7 @@ class Runner:
         if job.should_stop:  # before it has begun
             self._stopped(job, 0.0)
         elif handler is None:
-            ready_jobs.saw_unknown_kind = True
+            ready_jobs.note_unknown_kind(job.kind)
             self._finisher.release(job, "unknown_kind")
         elif handler.batch is not None:
             await self._run_batch(job, handler, handler.batch, slot, ready_jobs)

@@ -26,6 +26,11 @@ from (
   from pgwake.claim_batch($1, $2, $3, $4, $5, $6) as b
 ) as a
 """
+_CLAIM_KNOWN = (
+    _CLAIM_BATCH.replace("claim_batch(", "claim_known_batch(")
+    .replace("b.is_limited,", "b.is_limited, b.left_out_id,")
+    .replace("a.is_limited end", "a.is_limited end, a.left_out_id")
+)
 _LEASES_OF = """
 select j.id, j.lease_id
 from pgwake.jobs as j
@@ -52,6 +57,8 @@ class Claim:
         cursor: For the next claim of the queue.
         is_limited: Whether the queue has max_running or a rate limit: claim no more
             than can be run now.
+        left_out_id: Of the jobs that were left out since nobody here knows their kind,
+            the one that has become due last; None if there is none.
     """
 
     jobs: "Sequence[asyncpg.Record]"
@@ -59,6 +66,7 @@ class Claim:
     claimed_at: datetime
     cursor: str | None
     is_limited: bool
+    left_out_id: int | None = None
 
     @property
     def leaves_due(self) -> bool:
@@ -75,11 +83,17 @@ async def claim_batch(
     cursor: str | None = None,
     *,
     suspects: bool = False,
+    unknown_kinds: Sequence[str] = (),
 ) -> Claim:
-    """Claim up to count due jobs; see sql/functions/claim/claim_batch.sql."""
-    rows = await connection.fetch(
-        _CLAIM_BATCH, queue, count, worker, lease, cursor, suspects
-    )
+    """Claim up to count due jobs; see sql/functions/claim/claim_batch.sql.
+
+    Without those of unknown_kinds; suspects are of any kind.
+    """
+    arguments = (queue, count, worker, lease, cursor)
+    if unknown_kinds and not suspects:
+        rows = await connection.fetch(_CLAIM_KNOWN, *arguments, unknown_kinds)
+    else:
+        rows = await connection.fetch(_CLAIM_BATCH, *arguments, suspects)
     first, *said = rows[0]
     jobs = [row[0] for row in rows] if first is not None else []
     return Claim(jobs, *said)

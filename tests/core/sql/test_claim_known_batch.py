@@ -1,0 +1,73 @@
+"""Claims that leave out kinds which their worker has met and can not run."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support import Connection
+from support.sql.helpers import Row, call, insert, refused
+from support.sql.plans import buffers
+
+
+async def claim_known(db: Connection, count: int = 10, **arguments: Any) -> Row:
+    """The row of a claim without kind x, with its jobs' ids."""
+    names = ["queue", "count", "unknown_kinds", *arguments]
+    named = ", ".join(f"{name} => ${n}" for n, name in enumerate(names, 1))
+    row = await db.fetchrow(
+        "select array(select j.id from unnest(b.jobs) as j) as ids, b.next_run_at,"
+        f" b.left_out_id, b.cursor from pgwake.claim_known_batch({named}) as b",
+        *("default", count, ["x"]),
+        *arguments.values(),
+    )
+    assert row is not None
+    return dict(row)
+
+
+async def test_unknown_kinds_are_left_out_and_the_newest_of_them_is_named(
+    db: Connection,
+) -> None:
+    now = await call(db, "now")
+    await insert(db, "x", priority=10)
+    newest = await insert(db, "x")
+    await insert(db, "x", run_at=now + timedelta(hours=1))
+    known = [await insert(db, "y") for _ in range(3)]
+    await insert(db, "y", run_at=now + timedelta(hours=2))
+
+    full = await claim_known(db, 2)
+    assert (full["ids"], full["left_out_id"]) == (known[:2], None)
+    rest = await claim_known(db)
+    assert (rest["ids"], rest["left_out_id"]) == (known[2:], newest)
+    # When others may have to be woken.
+    assert rest["next_run_at"] == now + timedelta(hours=1)
+    assert rest["cursor"] is None
+
+
+async def test_many_jobs_of_an_unknown_kind_are_stepped_over_once(
+    db: Connection,
+) -> None:
+    await db.execute(
+        "insert into pgwake.jobs (kind, priority, run_at)"
+        " select 'x', 10, now() - interval '1 hour' from generate_series(1, 5000)"
+    )
+    first = await insert(db, "y")
+    found = await claim_known(db)
+    assert (found["ids"], found["left_out_id"]) == ([first], None)
+    second = await insert(db, "y")
+
+    cursor = found["cursor"]
+    cursor["head_at"] = await db.fetchval(
+        "select (clock_timestamp() + interval '59 seconds')::text"
+    )
+    arguments = {"queue": "default", "count": 1, "cursor": cursor}
+    touched = await buffers(db, "claim_known_batch", **arguments, unknown_kinds=["x"])
+    assert touched < 100
+    assert (await claim_known(db, cursor=cursor))["ids"] == [second]
+
+
+@pytest.mark.parametrize("kinds", [None, ["x", None], ["x"] * 1001])
+async def test_kinds_that_can_not_be_meant_are_refused(
+    db: Connection, kinds: Any
+) -> None:
+    with refused("PW003"):
+        await call(db, "claim_known_batch", queue="q", count=1, unknown_kinds=kinds)

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -102,12 +101,12 @@ async def test_every_option_lands_in_its_column(
             "on_parent_failure": "run",
             "webhook": "https://example.org/?a=%20",
         }
-        new = NewJob(HOSTILE, {"p": HOSTILE}, **options)
+        b, c = (NewJob(kind, {"p": HOSTILE}, **options) for kind in "bc")
         ids = [
             await producer("enqueue", HOSTILE, {"p": HOSTILE}, **options),
-            *await producer("enqueue_many", [replace(new, kind="b")]),
+            *await producer("enqueue_many", [b]),
         ]
-        await producer("copy", [replace(new, kind="c")])
+        await producer("copy", [c])
 
     ids.append(ids[-1] + 1)
     for job_id in ids:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pgwake.cli import options
+from pgwake.cli.options import takes_job_options
 from pgwake.cli.output import (
     Before,
     ConcurrencyKey,
@@ -18,8 +18,7 @@ from pgwake.cli.output import (
     UniqueKey,
     Url,
     ask,
-    duration,
-    instant,
+    job_options,
     json_object,
     note,
     print_json,
@@ -31,17 +30,12 @@ from pgwake.cli.output import (
 )
 from pgwake.cli.tables import Row
 from pgwake.database.connection import Connection
-from pgwake.database.statements import operate, stats
+from pgwake.database.statements import producer, stats
 from pgwake.database.statements.claim import next_run_at
 from pgwake.database.statements.operate import explain_job, peek_jobs
 from pgwake.database.statements.stats import get_job
-
-
-class OnParentFailure(StrEnum):
-    """What becomes of a job when one that it depends on does not complete."""
-
-    CANCEL = "cancel"
-    RUN = "run"
+from pgwake.produce.new_job import NewJob
+from pgwake.produce.options import OPTIONS, SQL_TYPES
 
 
 class Status(StrEnum):
@@ -55,6 +49,7 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
+@takes_job_options(*OPTIONS)
 def enqueue(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="Which handler runs it.")],
     payload: Annotated[
@@ -64,78 +59,20 @@ def enqueue(
             help="A JSON object, or - to read it from standard input.",
         ),
     ] = "{}",
-    queue_name: Annotated[
-        str,
-        typer.Option("--queue", metavar="QUEUE", help="The queue that it is in."),
-    ] = "default",
-    priority: options.Priority = 0,
-    delay: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="From now.")
-    ] = None,
-    run_at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="ISO 8601 with an offset: 2027-01-31T08:00+01:00"
-        ),
-    ] = None,
-    max_attempts: options.MaxAttempts = None,
-    unique_key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="Unique with the kind among live jobs."),
-    ] = None,
-    on_conflict: Annotated[
-        str,
-        typer.Option(
-            metavar="ACTION",
-            help="If a live job has the unique key: return its id, replace it, or "
-            "raise.",
-        ),
-    ] = "return",
-    concurrency_key: options.JobsConcurrencyKey = None,
-    depends_on: Annotated[
-        list[int] | None,
-        typer.Option(metavar="ID", help="Wait for this job; may be repeated."),
-    ] = None,
-    on_parent_failure: Annotated[
-        OnParentFailure | None,
-        typer.Option(
-            help="When such a job does not complete: cancel this one (the default), or "
-            "run it."
-        ),
-    ] = None,
-    webhook: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="An http(s) URL that hears how it ended."),
-    ] = None,
-    metadata: Annotated[
-        str | None,
-        typer.Option(metavar="JSON", help="A JSON object for people and tools."),
-    ] = None,
+    *,
     as_json: Json = False,
     database_url: Url = None,
+    **options: Any,
 ) -> None:
     """Add a job; print its id, or that of the live one with the same unique key."""
     text = sys.stdin.read() if payload == "-" else payload
-    noted = None if metadata is None else json_object("--metadata", metadata)
+    fields = json.loads(json_object("the payload", text))
+    job = NewJob(kind, fields, **job_options(options))
+    question = producer.enqueue(job.as_json(), SQL_TYPES)
 
     async def add(connection: Connection) -> int:
-        return await operate.enqueue(
-            connection,
-            kind,
-            json_object("the payload", text),
-            queue=queue_name,
-            priority=priority,
-            run_at=instant("--run-at", run_at),
-            delay=duration("--delay", delay),
-            max_attempts=max_attempts,
-            unique_key=unique_key,
-            on_conflict=on_conflict,
-            concurrency_key=concurrency_key,
-            depends_on=depends_on or (),
-            on_parent_failure=on_parent_failure,
-            webhook=webhook,
-            metadata=noted,
-        )
+        answer = await connection.fetchval(question.sql, question.argument)
+        return question.read(answer)
 
     job_id = ask(database_url, add)
     typer.echo(json.dumps({"id": job_id}) if as_json else job_id)

@@ -1,12 +1,14 @@
 """Options and arguments that commands share: of settings and of jobs."""
 
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any, get_args
 
 import typer
 
+from pgwake.produce.options import MAX_ID, OPTIONS
 from pgwake.settings import Settings
-
-MAX_ID = 2**63 - 1
 
 
 def setting(name: str, *flags: str, said: str = "", **more: Any) -> Any:
@@ -40,23 +42,59 @@ def job_id(text: str) -> int:
     raise typer.BadParameter(f"{text} is no job's id: use a number from 1 to {MAX_ID}")
 
 
-Priority = Annotated[
-    int,
-    typer.Option(metavar="N", min=-100, max=100, help="Higher first."),
-]
-MaxAttempts = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=10_000,
-        help="Until the dead letters; by default as the policy says.",
-    ),
-]
-JobsConcurrencyKey = Annotated[
-    str | None,
-    typer.Option(metavar="KEY", help="Jobs with one key wait for each other."),
-]
+def takes_job_options(
+    *names: str,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options of a job, which it takes as keyword arguments.
+
+    Args:
+        names: Which of the table; as people give them, None where they do not.
+    """
+
+    def change(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        first = [p for p in own if p.kind is not p.KEYWORD_ONLY]
+        added = [_parameter(name) for name in names]
+        last = [p for p in own if p.kind is p.KEYWORD_ONLY]
+        changed = signature.replace(parameters=[*first, *added, *last])
+        setattr(command, "__signature__", changed)  # noqa: B010, mypy knows of none
+        return command
+
+    return change
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    """Return a parameter of a command that Typer makes an option of a job of."""
+    row = OPTIONS[name]
+    limits: dict[str, Any] = {}
+    given, metavar = _GIVEN.get(row.sql_type, (str, "TEXT"))
+    if row.sql_type == "int":
+        limits = {"min": row.option.low, "max": row.option.high}
+    elif choices := get_args(row.type) if row.sql_type == "text" else ():
+        given, metavar = StrEnum(name, [(c, c) for c in choices]), "|".join(choices)
+    text = row.option.help
+    told = f"{text[:1].upper()}{text[1:]}."
+    option = typer.Option(
+        f"--{name.replace('_', '-')}", metavar=metavar, help=told, **limits
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=row.option.default,
+        annotation=Annotated[given | None, option],
+    )
+
+
+_GIVEN: dict[str, tuple[Any, str]] = {
+    "int": (int, "N"),
+    "interval": (float, "SECONDS"),
+    "timestamptz": (str, "TIME"),
+    "bigint[]": (list[int], "ID"),
+    "jsonb": (str, "JSON"),
+}
+
+
 LogFormat = Annotated[
     str | None,
     setting(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, NoReturn, TypeVar, cast
 
 import asyncpg
 import typer
@@ -25,6 +25,7 @@ from pgwake.errors import (
     PgwakeError,
 )
 from pgwake.jsontext import JsonText, dumps
+from pgwake.produce.options import Options
 from pgwake.settings import Settings
 
 _ARGUMENT = re.compile(r"invalid input for query argument \$\d+: (.*) \((.*)\)")
@@ -258,6 +259,22 @@ def duration(option: str, seconds: float | None) -> timedelta | None:
         return timedelta(seconds=seconds)
     except (ValueError, OverflowError):
         raise InvalidValueError(f"{option} {seconds}: use seconds, 0 to 3e9") from None
+
+
+def job_options(given: dict[str, Any]) -> Options:
+    """Return options of a job as Python has them; what is not given is left out.
+
+    Raises:
+        InvalidValueError: One can't be meant.
+    """
+    found = {name: value for name, value in given.items() if value is not None}
+    if "run_at" in found:
+        found["run_at"] = instant("--run-at", found["run_at"])
+    if "delay" in found:
+        found["delay"] = duration("--delay", found["delay"])
+    if "metadata" in found:
+        found["metadata"] = json.loads(json_object("--metadata", found["metadata"]))
+    return cast("Options", found)
 
 
 def confirm(text: str, *, yes: bool) -> None:

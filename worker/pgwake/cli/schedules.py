@@ -2,11 +2,11 @@
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from pgwake.cli import options
+from pgwake.cli.options import takes_job_options
 from pgwake.cli.output import (
     Json,
     Url,
@@ -79,6 +79,7 @@ def list_schedules(as_json: Json = False, database_url: Url = None) -> None:
 
 
 @app.command()
+@takes_job_options("queue", "priority", "max_attempts", "metadata", "concurrency_key")
 def add(
     name: Name,
     kind: Annotated[
@@ -95,15 +96,6 @@ def add(
     timezone: Annotated[
         str, typer.Option(metavar="ZONE", help="Of --cron, such as Europe/Berlin.")
     ] = "UTC",
-    queue_name: Annotated[
-        str, typer.Option("--queue", metavar="QUEUE", help="Of its jobs.")
-    ] = "default",
-    priority: options.Priority = 0,
-    max_attempts: options.MaxAttempts = None,
-    metadata: Annotated[
-        str | None, typer.Option(metavar="JSON", help="For people and tools.")
-    ] = None,
-    concurrency_key: options.JobsConcurrencyKey = None,
     no_overlap: Annotated[
         bool,
         typer.Option(
@@ -122,32 +114,28 @@ def add(
     starts_at: Annotated[
         str | None, typer.Option(metavar="TIME", help="ISO 8601 with an offset.")
     ] = None,
+    *,
     as_json: Json = False,
     database_url: Url = None,
+    **options: Any,
 ) -> None:
     """Add a schedule, or replace the one of that name; the same again does nothing."""
-
-    async def put(connection: Connection) -> bool:
-        return await schedules.schedule(
-            connection,
-            name,
-            kind,
-            json_object("the payload", payload),
-            cron=cron,
-            every=duration("--every", every),
-            queue=queue_name,
-            timezone=timezone,
-            priority=priority,
-            max_attempts=max_attempts,
-            metadata=metadata and json_object("--metadata", metadata),
-            concurrency_key=concurrency_key,
-            may_overlap=not no_overlap,
-            misfire=misfire,
-            misfire_limit=misfire_limit,
-            starts_at=instant("--starts-at", starts_at),
-        )
-
-    is_different = ask(database_url, put)
+    arguments = {
+        "name": name,
+        "kind": kind,
+        "payload": json_object("the payload", payload),
+        "cron": cron,
+        "every": duration("--every", every),
+        "timezone": timezone,
+        "may_overlap": not no_overlap,
+        "misfire": misfire,
+        "misfire_limit": misfire_limit,
+        "starts_at": instant("--starts-at", starts_at),
+        **options,
+    }
+    if options["metadata"]:
+        arguments["metadata"] = json_object("--metadata", options["metadata"])
+    is_different = ask(database_url, lambda c: schedules.schedule(c, arguments))
     if as_json:
         print_json({"name": name, "is_different": is_different})
     else:

@@ -13,8 +13,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
-MAX_ID = 2**63 - 1
-MAX_SECONDS = 100 * 365 * 86_400.0  # of a delay or a pause
+from pgwake.produce.options import KEY_BYTES, MAX_DELAY, MAX_ID, NAME_BYTES
+
+MAX_SECONDS = MAX_DELAY.total_seconds()  # of a delay or a pause
 _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -82,11 +83,15 @@ def _instant(value: Any) -> Any:
 
 
 WHOLE = BeforeValidator(_whole)
-QueueName = Annotated[str, _bytes(128), _text(128, "name of a queue", "emails")]
-Kind = Annotated[str, _bytes(128), _text(128, "which handler runs it", "send_email")]
-Key = Annotated[str, _bytes(512), _text(512, "a key", "customer 7")]
+QueueName = Annotated[
+    str, _bytes(NAME_BYTES), _text(NAME_BYTES, "name of a queue", "emails")
+]
+Kind = Annotated[
+    str, _bytes(NAME_BYTES), _text(NAME_BYTES, "which handler runs it", "send_email")
+]
+Key = Annotated[str, _bytes(KEY_BYTES), _text(KEY_BYTES, "a key", "customer 7")]
 WorkerName = Annotated[
-    str, _bytes(512), _text(512, "name of a worker", "web1:4711:0c5fa1de")
+    str, _bytes(KEY_BYTES), _text(KEY_BYTES, "name of a worker", "web1:4711:0c5fa1de")
 ]
 JobId = Annotated[
     int, Field(ge=1, le=MAX_ID, description="id of a job", examples=[17]), WHOLE

@@ -8,7 +8,8 @@ from pgwake.errors import InvalidArgumentError, InvalidPayloadError, InvalidValu
 from pgwake.jobs.signature import Signature
 from pgwake.produce.defaults import async_default, sync_default
 from pgwake.produce.drivers import AsyncTarget, SyncTarget
-from pgwake.produce.new_job import NewJob, Options
+from pgwake.produce.new_job import NewJob
+from pgwake.produce.options import Options
 from pgwake.produce.queue import AsyncQueue, Queue, SyncQueue
 
 C = ParamSpec("C")  # what the function is called with
@@ -140,7 +141,7 @@ class Task(Call[P], Generic[C, P, R]):
         Args:
             target: A queue, or what Queue() takes: in the transaction that it is in;
                 by default the default queue.
-            options: See NewJob.
+            options: See Options.
 
         Raises:
             ConfigurationError: The target is none that is known.

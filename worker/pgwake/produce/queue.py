@@ -21,7 +21,8 @@ from pgwake.produce.drivers import (
 )
 from pgwake.produce.drivers.bridge import BridgeAdapter
 from pgwake.produce.drivers.refusals import refusals
-from pgwake.produce.new_job import NewJob, Options
+from pgwake.produce.new_job import NewJob
+from pgwake.produce.options import MAX_ID, SQL_TYPES, Options
 from pgwake.produce.waiting import Ended, Wait
 from pgwake.tracing import tracing
 
@@ -34,7 +35,6 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16  # characters of COPY that are sent at once
-_MAX_ID = 2**63 - 1
 
 
 class AsyncQueue:
@@ -74,7 +74,7 @@ class AsyncQueue:
         payload: Mapping[str, Any] | None = None,
         **options: Unpack[Options],
     ) -> int:
-        """Add a job; see NewJob for the options.
+        """Add a job; see Options for what it may have.
 
         Returns:
             Its id, or that of the live job with the same unique key.
@@ -84,14 +84,12 @@ class AsyncQueue:
                 database is asked; where it refuses, the transaction is aborted.
             DuplicateJobError: The unique key is taken, and on_conflict is raise.
         """
-        return await self.add(
-            NewJob(kind, {} if payload is None else payload, **options)
-        )
+        return await self.add(NewJob(kind, payload, **options))
 
     async def add(self, job: NewJob) -> int:
         """Add a job that is made already; see enqueue."""
         with tracing.enqueueing(job.kind, job.queue) as call:
-            job_id = await self._ask(producer.enqueue(job.as_json(call.carrier)))
+            job_id = await self._ask(_added(job, call.carrier))
             call.added(job_id)
         _log_added(job_id, job)
         return job_id
@@ -245,12 +243,12 @@ class SyncQueue:
         **options: Unpack[Options],
     ) -> int:
         """Add a job; see AsyncQueue.enqueue."""
-        return self.add(NewJob(kind, {} if payload is None else payload, **options))
+        return self.add(NewJob(kind, payload, **options))
 
     def add(self, job: NewJob) -> int:
         """Add a job that is made already; see AsyncQueue.enqueue."""
         with tracing.enqueueing(job.kind, job.queue) as call:
-            job_id = self._ask(producer.enqueue(job.as_json(call.carrier)))
+            job_id = self._ask(_added(job, call.carrier))
             call.added(job_id)
         _log_added(job_id, job)
         return job_id
@@ -365,6 +363,10 @@ class _Lines:
             yield "".join(lines)
 
 
+def _added(job: NewJob, trace: Mapping[str, str]) -> producer.Question[int]:
+    return producer.enqueue(job.as_json(trace), SQL_TYPES)
+
+
 def _array(jobs: Iterable[NewJob], trace: Mapping[str, str]) -> str:
     return "[" + ",".join(job.as_json(trace) for job in jobs) + "]"
 
@@ -388,7 +390,7 @@ def _checked(job: object) -> NewJob:
 
 
 def _id(job_id: object) -> int:
-    if not isinstance(job_id, int) or isinstance(job_id, bool) or abs(job_id) > _MAX_ID:
+    if not isinstance(job_id, int) or isinstance(job_id, bool) or abs(job_id) > MAX_ID:
         raise InvalidArgumentError(f"job_id is {job_id!r}: use a job's id, a number")
     return job_id
 

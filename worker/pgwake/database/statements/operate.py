@@ -1,18 +1,11 @@
 """The SQL of what people do to jobs and queues."""
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from pgwake.database.statements import Connection
 from pgwake.jsontext import JsonText
 
-_ENQUEUE = """
-select pgwake.enqueue($1, $2, queue => $3, priority => $4, run_at => $5, delay => $6,
-                      max_attempts => $7, unique_key => $8, on_conflict => $9,
-                      concurrency_key => $10, depends_on => $11,
-                      on_parent_failure => $12, webhook => $13, metadata => $14)
-"""
 _PEEK_JOBS = "select * from pgwake.peek_jobs($1, $2)"
 _EXPLAIN_JOB = "select pgwake.explain_job($1)"
 _LIST_FAILED = "select * from pgwake.list_failed($1, $2, $3, $4)"
@@ -60,45 +53,6 @@ on conflict (queue, key) do update set max_running = excluded.max_running
 _DROP_KEY_LIMIT = """
 delete from pgwake.concurrency_limits as l where l.queue = $1 and l.key = $2
 """
-
-
-async def enqueue(
-    connection: Connection,
-    kind: str,
-    payload: str,
-    *,
-    queue: str = "default",
-    priority: int = 0,
-    run_at: datetime | None = None,
-    delay: timedelta | None = None,
-    max_attempts: int | None = None,
-    unique_key: str | None = None,
-    on_conflict: str = "return",
-    concurrency_key: str | None = None,
-    depends_on: Sequence[int] = (),
-    on_parent_failure: str | None = None,
-    webhook: str | None = None,
-    metadata: str | None = None,
-) -> int:
-    """Add a job; payload and metadata: JSON texts; its id, or the live one's."""
-    job_id: int = await connection.fetchval(
-        _ENQUEUE,
-        kind,
-        payload,
-        queue,
-        priority,
-        run_at,
-        delay,
-        max_attempts,
-        unique_key,
-        on_conflict,
-        concurrency_key,
-        depends_on,
-        on_parent_failure,
-        webhook,
-        metadata,
-    )
-    return job_id
 
 
 async def peek_jobs(

@@ -4,9 +4,10 @@ The argument is `$1`; drivers with another mark put theirs in its place.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from pgwake.database.statements import Connection
@@ -15,14 +16,8 @@ from pgwake.jsontext import loads
 T = TypeVar("T")
 
 _ENQUEUE = """
-select pgwake.enqueue(
-  j.kind, j.payload, j.queue, j.priority, j.run_at, j.delay, j.max_attempts,
-  j.unique_key, j.on_conflict, j.metadata, j.concurrency_key, j.depends_on,
-  j.on_parent_failure, j.webhook)::text
-from jsonb_to_record(cast($1 as text)::jsonb) as j(
-  kind text, payload jsonb, queue text, priority int, run_at timestamptz,
-  delay interval, max_attempts int, unique_key text, on_conflict text, metadata jsonb,
-  concurrency_key text, depends_on bigint[], on_parent_failure text, webhook text)
+select pgwake.enqueue({arguments})::text
+from jsonb_to_record(cast($1 as text)::jsonb) as j({columns})
 """
 _ENQUEUE_MANY = """
 select array_to_json(pgwake.enqueue_many(cast($1 as text)::jsonb))::text
@@ -66,22 +61,6 @@ select json_build_object(
 """
 _WATCH = "select pgwake.watch()"
 
-COPY_COLUMNS = (
-    "kind",
-    "payload",
-    "queue",
-    "priority",
-    "run_at",
-    "max_attempts",
-    "unique_key",
-    "metadata",
-    "concurrency_key",
-    "depends_on",
-    "on_parent_failure",
-    "webhook",
-)
-COPY = f"copy pgwake.jobs ({', '.join(COPY_COLUMNS)}) from stdin"
-
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
@@ -109,9 +88,27 @@ class Look:
     snapshot_at: str | None
 
 
-def enqueue(job: str) -> Question[int]:
-    """Add a job, a JSON object; its id."""
-    return Question(_ENQUEUE, job, int)
+@cache
+def _enqueue(types: tuple[tuple[str, str], ...]) -> str:
+    return _ENQUEUE.format(
+        arguments=", ".join(f"{name} => j.{name}" for name, _ in types),
+        columns=", ".join(map(" ".join, types)),
+    )
+
+
+def enqueue(job: str, types: tuple[tuple[str, str], ...]) -> Question[int]:
+    """Add a job, a JSON object; its id.
+
+    Args:
+        job: The job.
+        types: The fields that it may have, each with its type in SQL.
+    """
+    return Question(_enqueue(types), job, int)
+
+
+def copy(columns: Sequence[str]) -> str:
+    """Return the COPY that adds jobs, given by these columns."""
+    return f"copy pgwake.jobs ({', '.join(columns)}) from stdin"
 
 
 def enqueue_many(jobs: str) -> Question[list[int]]:

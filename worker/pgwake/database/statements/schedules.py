@@ -1,7 +1,7 @@
 """The SQL of schedules."""
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from pgwake.database.statements import Connection
@@ -18,12 +18,7 @@ limit $1
 """
 _FIRE = "select pgwake.fire_schedules($1, $2, $3, $4, $5)"
 _NOTE_PROBLEM = "select pgwake.note_schedule_problem($1, $2, $3)"
-_SCHEDULE = """
-select pgwake.schedule($1, $2, $3, $4, queue => $5, timezone => $6, every => $7,
-                       priority => $8, max_attempts => $9, metadata => $10,
-                       concurrency_key => $11, may_overlap => $12, misfire => $13,
-                       misfire_limit => $14, starts_at => $15)
-"""
+_SCHEDULE = "select pgwake.schedule({})"
 _UNSCHEDULE = "select pgwake.unschedule($1)"
 _PAUSE = "select pgwake.pause_schedule($1)"
 _RESUME = "select pgwake.resume_schedule($1)"
@@ -66,43 +61,17 @@ async def note_problem(connection: Connection, due: Due, problem: str) -> bool:
     return is_news
 
 
-async def schedule(
-    connection: Connection,
-    name: str,
-    kind: str,
-    payload: str = "{}",
-    *,
-    cron: str | None = None,
-    every: timedelta | None = None,
-    queue: str = "default",
-    timezone: str = "UTC",
-    priority: int = 0,
-    max_attempts: int | None = None,
-    metadata: str | None = None,
-    concurrency_key: str | None = None,
-    may_overlap: bool = True,
-    misfire: str = "once",
-    misfire_limit: int = 100,
-    starts_at: datetime | None = None,
-) -> bool:
-    """Add or replace a schedule, payload and metadata as JSON text; is it different?"""
+async def schedule(connection: Connection, arguments: Mapping[str, Any]) -> bool:
+    """Add or replace a schedule; is it different?
+
+    Args:
+        connection: Where.
+        arguments: See schedule.sql; what is None has its default.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    marks = ", ".join(f"{name} => ${place}" for place, name in enumerate(given, 1))
     is_different: bool = await connection.fetchval(
-        _SCHEDULE,
-        name,
-        cron,
-        kind,
-        payload,
-        queue,
-        timezone,
-        every,
-        priority,
-        max_attempts,
-        metadata,
-        concurrency_key,
-        may_overlap,
-        misfire,
-        misfire_limit,
-        starts_at,
+        _SCHEDULE.format(marks), *given.values()
     )
     return is_different
 

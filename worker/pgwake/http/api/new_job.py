@@ -1,60 +1,54 @@
 """What a client pushes: a job, or many."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    create_model,
+    model_validator,
+)
 
 from pgwake.http.fields import MAX_SECONDS, WHOLE, Instant, JobId, Key, Kind, Request
+from pgwake.produce.options import OPTIONS, Row
 
 MAX_JOBS = 10_000
 
-Priority = Annotated[int, Field(ge=-100, le=100), WHOLE]
-Attempts = Annotated[int, Field(ge=1, le=10_000), WHOLE]
-Webhook = Annotated[str, Field(pattern=r"^https?://[^\s/]", max_length=2048)]
+
+def _type_in_json(row: Row) -> Any:
+    """Return the type of an option in JSON, with its limits."""
+    option = row.option
+    match row.sql_type:
+        case "int":
+            return Annotated[int, Field(ge=option.low, le=option.high), WHOLE]
+        case "jsonb":
+            return dict[str, Any]
+        case "bigint[]":
+            return Annotated[list[JobId], Field(max_length=option.high)]
+        case _ if option.pattern:
+            return Annotated[str, Field(pattern=option.pattern, max_length=option.high)]
+        case _:
+            return Key if option.high else row.type
 
 
-class NewJob(Request):
-    """A job that is to be pushed; what is left out, or null, has its default."""
+def _help(name: str) -> Any:
+    return Field(None, description=OPTIONS[name].option.help)
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"kind": "send_email", "payload": {"to": "a@example.org"}},
-                {"kind": "sync", "unique_key": "customer 7", "delay_seconds": 60},
-            ]
-        }
-    )
+
+class _Basis(Request):
+    """What is not quite as in the table of options; the queue stands in the path."""
 
     kind: Kind
     payload: dict[str, Any] = Field({}, description="for the handler; at most 1 MiB")
-    priority: Priority | None = Field(
-        None, description="higher runs first; 0, the default: by policy"
-    )
-    run_at: Instant | None = Field(None, description="when it is due; default at once")
-    delay_seconds: float | None = Field(
-        None, ge=0, le=MAX_SECONDS, allow_inf_nan=False, description="instead of run_at"
-    )
-    max_attempts: Attempts | None = Field(
-        None, description="until the dead letters; default by policy"
-    )
-    unique_key: Key | None = Field(None, description="unique with kind among live jobs")
-    on_conflict: Literal["return", "replace", "raise"] | None = Field(
-        None, description="if unique_key is taken; default return: the live job's id"
-    )
-    metadata: dict[str, Any] | None = Field(None, description="for people and tools")
-    concurrency_key: Key | None = Field(
-        None, description="jobs with one key wait for each other"
-    )
-    depends_on: Annotated[list[JobId], Field(max_length=10_000)] | None = Field(
-        None, description="ids of jobs that have to complete before"
-    )
-    on_parent_failure: Literal["cancel", "run"] | None = Field(
-        None, description="if one of those fails; default cancel"
-    )
-    webhook: Webhook | None = Field(None, description="a URL that hears how it ended")
+    run_at: Instant | None = _help("run_at")
+    delay_seconds: (
+        Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)] | None
+    ) = _help("delay")
 
     @model_validator(mode="after")
-    def _check(self) -> "NewJob":
+    def _check(self) -> Self:
         if self.run_at is not None and self.delay_seconds is not None:
             raise ValueError(
                 "run_at and delay_seconds are both given: give one of them"
@@ -72,6 +66,27 @@ class NewJob(Request):
         if self.delay_seconds is not None:
             found["delay"] = f"{self.delay_seconds:.6f} seconds"
         return {**found, "queue": queue}
+
+
+_FIELDS: dict[str, Any] = {
+    name: (_type_in_json(row) | None, _help(name))
+    for name, row in OPTIONS.items()
+    if name not in ("queue", "run_at", "delay")
+}
+_Fields: Any = create_model("_Fields", __base__=_Basis, **_FIELDS)
+
+
+class NewJob(_Fields, _Basis):
+    """A job that is to be pushed; what is left out, or null, has its default."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"kind": "send_email", "payload": {"to": "a@example.org"}},
+                {"kind": "sync", "unique_key": "customer 7", "delay_seconds": 60},
+            ]
+        }
+    )
 
 
 class NewJobs(Request):

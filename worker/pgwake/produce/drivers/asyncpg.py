@@ -9,8 +9,8 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from pgwake.database.connection import Connection, open_session
-from pgwake.database.statements import producer
 from pgwake.produce.drivers.base import AsyncAdapter
+from pgwake.produce.options import COLUMNS
 
 CONNECT_SECONDS = 10.0
 QUERY_SECONDS = 30.0
@@ -34,7 +34,7 @@ class ConnectionAdapter(AsyncAdapter):
         await self._connection.copy_to_table(
             "jobs",
             schema_name="pgwake",
-            columns=producer.COPY_COLUMNS,
+            columns=COLUMNS,
             source=_encoded(chunks),
             format="text",
         )

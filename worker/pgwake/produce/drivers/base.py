@@ -45,7 +45,7 @@ class AsyncAdapter(ABC):
 
     @abstractmethod
     async def copy(self, chunks: Iterable[str]) -> None:
-        """COPY text into pgwake.jobs; see statements/producer.py for the columns."""
+        """COPY text into pgwake.jobs; see produce/options.py for the columns."""
 
     async def close(self) -> None:  # noqa: B027, most have opened nothing
         """Close what was opened here."""

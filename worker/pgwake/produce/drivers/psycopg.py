@@ -9,9 +9,12 @@ from psycopg.rows import tuple_row
 
 from pgwake.database.statements import producer
 from pgwake.produce.drivers.base import AsyncAdapter, SyncAdapter
+from pgwake.produce.options import COLUMNS
 
 if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+_COPY = producer.copy(COLUMNS).encode()
 
 
 class ConnectionAdapter(SyncAdapter):
@@ -31,7 +34,7 @@ class ConnectionAdapter(SyncAdapter):
         """COPY text."""
         with (
             psycopg.Cursor(self._connection) as cursor,
-            cursor.copy(producer.COPY.encode()) as copy,
+            cursor.copy(_COPY) as copy,
         ):
             for chunk in chunks:
                 copy.write(chunk)
@@ -73,7 +76,7 @@ class AsyncConnectionAdapter(AsyncAdapter):
         """COPY text."""
         async with (
             psycopg.AsyncCursor(self._connection) as cursor,
-            cursor.copy(producer.COPY.encode()) as copy,
+            cursor.copy(_COPY) as copy,
         ):
             for chunk in chunks:
                 await copy.write(chunk)

@@ -8,7 +8,7 @@ from pgwake.engine.ends import Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.progress import Reports
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 from pgwake.observe.joblog import JobLog
 from pgwake.observe.metrics import Metrics
 from support import Connection
@@ -26,13 +26,13 @@ async def test_a_completion_does_not_wait_for_failures_that_came_before(
     await insert_many(connection, 601)
     session = Session(database, "pgwake:finisher", "ends", 10)
     claim = await session.call(lambda c: claim_batch(c, "default", 601, "w1", None))
-    *bad, good = Job.from_claim(claim, monotonic())
+    *bad, good = Attempt.from_claim(claim, monotonic())
     telemetry = Telemetry(Metrics([]), JobLog(0))
     finisher = Finisher(session, HeldJobs(), telemetry, Reports(session))
     try:
         for job in bad:
-            finisher.fail(job, 0.1, "down", retryable=False)
-        finisher.complete(good, None, 0.1)
+            finisher.fail(job, "down", retryable=False)
+        finisher.complete(good, None)
         await finisher.write_all()
     finally:
         session.close()

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from pgwake import ConfigurationError, Job, Registry
 from pgwake.database.statements.claim import claim_batch
 from pgwake.errors import InvalidValueError
+from pgwake.jobs.attempt import Attempt
 from support import Connect, Connection, wait_for
 from support.sql.helpers import Listener, insert, job, set_queue
 from support.worker.helpers import embedded, ended, insert_some, run
@@ -265,7 +266,7 @@ async def test_a_job_that_no_worker_runs_has_nobody_to_report_to(
     plain = await connect()
     await plain.reset_type_codec("jsonb", schema="pg_catalog")
     claim = await claim_batch(plain, "default", 1, "w1", None)
-    (held,) = Job.from_claim(claim, 0.0)
+    (held,) = Attempt.from_claim(claim, 0.0)
 
     with pytest.raises(ConfigurationError, match="set_progress"):
         held.report_progress(1)

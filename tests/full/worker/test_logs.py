@@ -16,7 +16,7 @@ import pytest
 import structlog
 
 from pgwake import AsyncQueue, NewJob
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 from pgwake.observe import logs
 from pgwake.observe.joblog import JobLog
 from support import Connection, free_port
@@ -275,7 +275,7 @@ def test_in_a_worker_they_are_lines_as_its_own() -> None:
 async def test_the_jobs_that_have_no_line_are_counted_once() -> None:
     with structlog.testing.capture_logs() as lines:
         log = JobLog(per_second=2)
-        claimed: Job = Claimed()  # type: ignore[assignment]
+        claimed: Attempt = Claimed()  # type: ignore[assignment]
         for _ in range(10):
             log.ended(claimed, "completed", 0.0, None)
         for _ in range(5000):

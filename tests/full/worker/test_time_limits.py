@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import threading
 from datetime import datetime, timedelta
+from typing import Any
 
 from pgwake import Job, Registry
 from support import Connection, wait_for
@@ -127,7 +128,7 @@ async def test_a_thread_that_outlives_its_limit_keeps_its_job_from_others(
 ) -> None:
     # Embedded: the process is not pgwake's to end.
     registry = Registry()
-    told: list[Job] = []
+    told: list[Any] = []  # attempts
     release = threading.Event()
 
     @registry.job("thread", timeout=0.1, max_attempts=2)

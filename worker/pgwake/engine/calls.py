@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from pgwake import forks
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.registry import Handler
 from pgwake.jsontext import dumps_result
 from pgwake.processes.pool import Processes
@@ -31,7 +31,7 @@ class Calls:
         """Let go of the threads that still run."""
         self._is_closing = True
 
-    async def one(self, handler: Handler, job: Job) -> str | None:
+    async def one(self, handler: Handler, job: Attempt) -> str | None:
         """Call a handler with a job; what it returned as JSON text."""
         arguments = handler.signature.bind(job.payload_text, job)
         if handler.is_async:
@@ -41,7 +41,7 @@ class Calls:
         return dumps_result(value)
 
     async def apart(
-        self, handler: Handler, job: Job, began: Callable[[Job, Handler], None]
+        self, handler: Handler, job: Attempt, began: Callable[[Attempt, Handler], None]
     ) -> str | None:
         """Call a handler in a process; began is called when it begins."""
         return await self._processes.run(handler, job, began)

@@ -16,7 +16,7 @@ from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.mailbox import MAX_NOTIFICATIONS, Mailbox, Role, Wish
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.heartbeat import Heartbeat
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 from pgwake.observe.metrics import Metrics
 
 log = structlog.get_logger()
@@ -122,7 +122,7 @@ class Claimer:
             elif not (claim.jobs and claim.leaves_due):
                 await self._rest(claim)
 
-    async def claim_suspect(self) -> Job | None:
+    async def claim_suspect(self) -> Attempt | None:
         """Claim a job that crashed twice or more, if one is due."""
         claimed = await self._claim(1, suspects=True)
         return claimed[1][0] if claimed and claimed[1] else None
@@ -148,7 +148,7 @@ class Claimer:
 
     async def _claim(
         self, count: int, *, suspects: bool = False
-    ) -> tuple[Claim, list[Job]] | None:
+    ) -> tuple[Claim, list[Attempt]] | None:
         """Claim, and hand over to the slots; None if the database refuses."""
         started = monotonic()
         try:
@@ -179,7 +179,7 @@ class Claimer:
         self._is_limited = claim.is_limited
         if not suspects:
             self._cursor = claim.cursor
-        jobs = Job.from_claim(claim, started)
+        jobs = Attempt.from_claim(claim, started)
         self._held_jobs.take(jobs)
         self._metrics.claimed(jobs)
         self.ready_jobs.put(jobs)

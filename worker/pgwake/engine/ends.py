@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from pgwake.database.statements.finish import Failure
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.problem import type_of
 from pgwake.observe.joblog import JobLog
 from pgwake.observe.metrics import Metrics
@@ -21,8 +21,7 @@ class Release(NamedTuple):
 class End(NamedTuple):
     """What became of a job: a result, a failure, or the reason of a release."""
 
-    job: Job
-    seconds: float
+    job: Attempt
     what: str | Failure | Release | None
 
 
@@ -42,7 +41,7 @@ class Telemetry:
 
     def arrived(self, end: End, error: BaseException | str | None) -> None:
         """Hear of an end that is to be written; error: what has failed the attempt."""
-        job, _, what = end
+        job, what = end
         if error is None or job.run is None:
             return
         if isinstance(what, Failure) and what.reason != "cancelled":
@@ -55,17 +54,17 @@ class Telemetry:
 
     def ended(self, end: End, outcome: str) -> None:
         """Hear what the database has answered; refused: it takes no end of the job."""
-        job, seconds, what = end
+        job, what = end
         if outcome == "released" and isinstance(what, Release):
             self._metrics.released(job, what.reason)
-            self._job_log.released(job, what.reason, seconds, what.delay)
+            self._job_log.released(job, what.reason, job.seconds, what.delay)
             if what.reason == "snooze":
                 outcome = "snoozed"
         elif outcome != "refused":
             if outcome == "cancel_requested":
                 outcome = "cancelled"
             failure = what if isinstance(what, Failure) else None
-            self._metrics.ended(job, outcome, seconds)
-            self._job_log.ended(job, outcome, seconds, failure)
+            self._metrics.ended(job, outcome, job.seconds)
+            self._job_log.ended(job, outcome, job.seconds, failure)
         if job.run is not None:
             job.run.decided(job.id, outcome)

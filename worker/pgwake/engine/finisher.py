@@ -22,7 +22,7 @@ from pgwake.engine.ends import End, Release, Telemetry
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.progress import Reports
 from pgwake.heartbeat import Heartbeat
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.problem import describe as describe_problem
 from pgwake.jsontext import storable
 from pgwake.pause import pause
@@ -70,14 +70,13 @@ class Finisher:
         self._written = asyncio.Event()
         self._written.set()
 
-    def complete(self, job: Job, result: str | None, seconds: float) -> None:
-        """End a job as completed, its result as JSON text; seconds: the run."""
-        self._put(End(job, seconds, result))
+    def complete(self, job: Attempt, result: str | None) -> None:
+        """End a job as completed, its result as JSON text."""
+        self._put(End(job, result))
 
     def fail(
         self,
-        job: Job,
-        seconds: float,
+        job: Attempt,
         error: BaseException | str,
         *,
         reason: str = "failed",
@@ -89,53 +88,26 @@ class Finisher:
         failure = Failure(
             job.id, job.lease_id, message, reason, retryable, trace, retry_in
         )
-        self._put(End(job, seconds, failure), error)
+        self._put(End(job, failure), error)
 
     def release(
         self,
-        job: Job,
+        job: Attempt,
         reason: str,
-        seconds: float = 0.0,
         delay: timedelta | None = None,
         error: str | None = None,
     ) -> None:
         """Give a job back unburnt; delay: until it is due, where the reason has one."""
-        self._put(End(job, seconds, Release(reason, delay, error)))
+        self._put(End(job, Release(reason, delay, error)))
 
-    def drop(self, job: Job, seconds: float) -> None:
+    def drop(self, job: Attempt) -> None:
         """Forget a job whose lease is lost: nothing of it may be written."""
-        self._ended(End(job, seconds, None), "lease_lost")
+        self._ended(End(job, None), "lease_lost")
 
-    def completed(self, job: Job) -> None:
+    def completed(self, job: Attempt) -> None:
         """Note that a job's handler has completed it, this moment."""
-        seconds = monotonic() - job.started_at if job.started_at is not None else 0.0
-        self._ended(End(job, seconds, None), "completed")
-
-    def ignore(self, job: Job, problem: BaseException | None) -> None:
-        """Tell what came of a handler after it had completed its job."""
-        if job.should_stop:
-            log.warning(
-                "handler stopped after it had completed its job",
-                job=job.id,
-                kind=job.kind,
-                reason=job.stop_reason,
-            )
-        elif problem is not None:
-            error, trace = describe_problem(problem)
-            log.error(
-                "handler failed after it had completed its job",
-                job=job.id,
-                kind=job.kind,
-                error=error,
-                traceback=trace,
-            )
-        else:
-            log.warning(
-                "result ignored: the job was completed before",
-                job=job.id,
-                kind=job.kind,
-                hint="use job.set_result() in the block of transaction()",
-            )
+        job.take_time()
+        self._ended(End(job, None), "completed")
 
     def _put(self, end: End, error: BaseException | str | None = None) -> None:
         self._sink.arrived(end, error)
@@ -241,19 +213,19 @@ class Finisher:
         A result that can't be stored, or a hook of the user's: of jobs_finished for the
         first, of jobs_failed for the second case, where no attempt is left.
         """
-        job, seconds, what = end
+        job, what = end
         told = describe(error)
         log.error("end refused", job=job.id, kind=job.kind, error=told)
         if isinstance(what, Release):
             # Its lease runs out and it is swept: late, but not lost.
             self._ended(end, "refused")
         elif isinstance(what, Failure):
-            self.release(job, "refused", seconds, error=storable(told))
+            self.release(job, "refused", error=storable(told))
         elif what is not None and _is_unstorable(error):
             result = f"the result can't be stored: {told}"
-            self.fail(job, seconds, result, reason="invalid")
+            self.fail(job, result, reason="invalid")
         else:
-            self.fail(job, seconds, f"its end is refused: {told}", reason="refused")
+            self.fail(job, f"its end is refused: {told}", reason="refused")
 
     def _ended(self, end: End, outcome: str) -> None:
         self._held_jobs.settle(end.job)

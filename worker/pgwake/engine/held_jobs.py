@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pgwake.database.session import Session
 from pgwake.database.statements.finish import release_jobs
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 
 
 class HeldJobs:
@@ -18,28 +18,28 @@ class HeldJobs:
     __slots__ = ("_jobs",)
 
     def __init__(self) -> None:
-        self._jobs: set[Job] = set()
+        self._jobs: set[Attempt] = set()
 
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def __contains__(self, job: Job) -> bool:
+    def __contains__(self, job: Attempt) -> bool:
         return job in self._jobs
 
-    def __iter__(self) -> Iterator[Job]:
+    def __iter__(self) -> Iterator[Attempt]:
         """Iterate over a copy: what is held may change meanwhile."""
         return iter(list(self._jobs))
 
-    def take(self, jobs: Iterable[Job]) -> None:
+    def take(self, jobs: Iterable[Attempt]) -> None:
         """Hold jobs that were claimed."""
         self._jobs.update(jobs)
 
-    def settle(self, job: Job) -> None:
+    def settle(self, job: Attempt) -> None:
         """Hold a job no longer: its end is written, or can't be."""
         self._jobs.discard(job)
 
     async def give_back(
-        self, session: Session, jobs: Sequence[Job], reason: str
+        self, session: Session, jobs: Sequence[Attempt], reason: str
     ) -> list[str]:
         """Give jobs back to the database unburnt, and hold them no longer.
 

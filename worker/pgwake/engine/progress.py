@@ -11,7 +11,7 @@ import structlog
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.finish import set_progresses
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 
 log = structlog.get_logger()
 
@@ -32,13 +32,13 @@ class Reports:
         self._session = session
         self._loop = asyncio.get_running_loop()
         self._more = asyncio.Event()
-        self._news: dict[Job, str | None] = {}
+        self._news: dict[Attempt, str | None] = {}
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
         return bool(self._news)
 
-    def put(self, job: Job, text: str | None) -> None:
+    def put(self, job: Attempt, text: str | None) -> None:
         """Take a report, JSON text; from any thread."""
         with self._lock:
             self._news[job] = text
@@ -47,7 +47,7 @@ class Reports:
             with suppress(RuntimeError):  # the loop is closed: nobody writes any more
                 self._loop.call_soon_threadsafe(self._more.set)
 
-    def newest(self, jobs: Iterable[Job]) -> dict[Job, str | None]:
+    def newest(self, jobs: Iterable[Attempt]) -> dict[Attempt, str | None]:
         """Return the reports of some jobs that are not known to be written."""
         with self._lock:
             return {job: self._news[job] for job in jobs if job in self._news}
@@ -61,7 +61,7 @@ class Reports:
                 self._more.set()
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def write(self, session: Session, jobs: Iterable[Job]) -> bool:
+    async def write(self, session: Session, jobs: Iterable[Attempt]) -> bool:
         """Write the reports of some jobs; whether any is left: its row is locked."""
         news = self.newest(jobs)
         if not news:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from time import monotonic
 
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 from pgwake.pause import pause
 
 MAX_UNKNOWN_KINDS = 1000  # that a claim leaves out; jobs of further ones are given back
@@ -14,7 +14,7 @@ MAX_UNKNOWN_KINDS = 1000  # that a claim leaves out; jobs of further ones are gi
 class OpenBatch:
     """The jobs that a batch has so far."""
 
-    def __init__(self, first: Job, size: int) -> None:
+    def __init__(self, first: Attempt, size: int) -> None:
         self._size = size
         self._jobs = deque([first])
         self.is_over = asyncio.Event()
@@ -24,7 +24,7 @@ class OpenBatch:
         """How many more it takes."""
         return max(self._size - len(self._jobs), 0)
 
-    def add(self, job: Job) -> bool:
+    def add(self, job: Attempt) -> bool:
         """Take a job, if there is room."""
         if self.is_over.is_set():
             return False
@@ -33,7 +33,7 @@ class OpenBatch:
             self.is_over.set()
         return True
 
-    def take(self) -> list[Job]:
+    def take(self) -> list[Attempt]:
         """Take away what there is; from any thread."""
         return _emptied(self._jobs)
 
@@ -59,7 +59,7 @@ class ReadyJobs:
         # Kinds that nobody here handles, and whether one was given back just now.
         self.unknown_kinds: set[str] = set()
         self.saw_unknown_kind = False
-        self.jobs: deque[Job] = deque()
+        self.jobs: deque[Attempt] = deque()
         self.room = asyncio.Event()
         self.room.set()
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -82,7 +82,7 @@ class ReadyJobs:
         if len(self.unknown_kinds) < MAX_UNKNOWN_KINDS:
             self.unknown_kinds.add(kind)
 
-    def put(self, jobs: Iterable[Job]) -> None:
+    def put(self, jobs: Iterable[Attempt]) -> None:
         """Hand over claimed jobs; those that crashed before go first."""
         if self._open_batches:
             jobs = [job for job in jobs if not self._add_to_open_batch(job)]
@@ -94,7 +94,7 @@ class ReadyJobs:
         for _ in range(min(len(self._idle), len(self.jobs))):
             self._wake_one()
 
-    async def take(self) -> Job | None:
+    async def take(self) -> Attempt | None:
         """Wait for a job; None when it is closed. Release the slot after it."""
         while True:
             try:
@@ -112,7 +112,9 @@ class ReadyJobs:
                 self.room.set()
             return job
 
-    async def take_more(self, first: Job, size: int, seconds: float) -> list[Job]:
+    async def take_more(
+        self, first: Attempt, size: int, seconds: float
+    ) -> list[Attempt]:
         """Take so many jobs of a kind at most: the first, what is ready, what comes.
 
         Empty when all were taken back. One that crashed before stays alone, so that
@@ -141,7 +143,7 @@ class ReadyJobs:
         self.finished += max(len(jobs) - 1, 0)
         return jobs
 
-    def _add_to_open_batch(self, job: Job) -> bool:
+    def _add_to_open_batch(self, job: Attempt) -> bool:
         """Put a job into the batch of its kind that waits for more, if there is one."""
         batch = self._open_batches.get(job.kind)
         return batch is not None and not job.crash_count and batch.add(job)
@@ -152,7 +154,7 @@ class ReadyJobs:
         self.finished += 1
         self.finished_at = monotonic()
 
-    def take_back(self, *, open_batches: bool = True) -> list[Job]:
+    def take_back(self, *, open_batches: bool = True) -> list[Attempt]:
         """Take away every job that no slot has begun; from any thread.
 
         Args:
@@ -178,8 +180,8 @@ class ReadyJobs:
                 return
 
 
-def _emptied(jobs: deque[Job]) -> list[Job]:
-    taken: list[Job] = []
+def _emptied(jobs: deque[Attempt]) -> list[Attempt]:
+    taken: list[Attempt] = []
     while True:
         try:
             taken.append(jobs.popleft())

@@ -1,10 +1,9 @@
-"""Slots: run a job's handler, and decide what became of it."""
+"""Slots: run the handlers of jobs."""
 
 import asyncio
 import functools
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,13 @@ import structlog
 
 from pgwake import forks
 from pgwake.engine.calls import Calls
+from pgwake.engine.deadlines import Deadlines
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.ready_jobs import ReadyJobs
-from pgwake.errors import InvalidPayloadError, InvalidValueError
-from pgwake.jobs.batch import Batch, Member, ends_of
-from pgwake.jobs.job import Job, Service
-from pgwake.jobs.outcomes import Discard, Retry, Snooze, outcome_of
-from pgwake.jobs.problem import ReportedError
+from pgwake.engine.verdicts import Verdicts
+from pgwake.jobs.attempt import Attempt, Member
+from pgwake.jobs.batch import Batch, ends_of
+from pgwake.jobs.job import Service
 from pgwake.jobs.registry import Handler, Registry
 from pgwake.observe import joblog
 from pgwake.tracing import tracing
@@ -57,11 +56,11 @@ class Runner:
         self._calls = calls
         self._service = service
         self._worker = worker
-        self.running: set[Job] = set()
+        self._verdicts = Verdicts(finisher)
+        self.running: set[Attempt] = set()
+        self._deadlines = Deadlines(self.running)
         self._slots: set[asyncio.Task[None]] = set()
         self._is_closing = False
-        self._look: asyncio.TimerHandle | None = None
-        self._look_at = inf
 
     def open(self, ready_jobs: ReadyJobs) -> None:
         """Start the slots of a queue; they end when it is closed."""
@@ -112,17 +111,17 @@ class Runner:
                 await asyncio.sleep(0.01)
 
     async def _run(
-        self, job: Job, slot: "asyncio.Task[None]", ready_jobs: ReadyJobs
+        self, job: Attempt, slot: "asyncio.Task[None]", ready_jobs: ReadyJobs
     ) -> None:
         handler = self._registry.get(job.kind)
         if job.should_stop:  # before it has begun
-            self._stopped(job, 0.0)
+            self._verdicts.stopped(job)
         elif handler is None:
             ready_jobs.note_unknown_kind(job.kind)
             self._finisher.release(job, "unknown_kind")
         elif handler.batch is not None:
             await self._run_batch(job, handler, handler.batch, slot, ready_jobs)
-        elif monotonic() - job.renewed_at > job.lease_seconds:
+        elif job.has_expired:
             # This process stood still meanwhile: it may be another's by now.
             self._finisher.release(job, "unstarted")
         elif not tracing.is_loaded() or (run := self._start_run((job,))) is None:
@@ -132,7 +131,7 @@ class Runner:
                 await self._attempt(job, handler, slot)
 
     def _start_run(
-        self, jobs: Sequence[Job], *, is_batch: bool = False
+        self, jobs: Sequence[Attempt], *, is_batch: bool = False
     ) -> "RunSpan | None":
         if self._worker is None:
             return None
@@ -143,16 +142,12 @@ class Runner:
         return run
 
     async def _attempt(
-        self, job: Job, handler: Handler, slot: "asyncio.Task[None]"
+        self, job: Attempt, handler: Handler, slot: "asyncio.Task[None]"
     ) -> None:
-        started = job.started_at = monotonic()
-        timeout = job.timeout or handler.policy.timeout
-        if timeout is not None and handler.location is None:
-            job.deadline = started + timeout
-            self._look_by(job.deadline)
-        job.task = slot
-        job.service = self._service
+        job.begin(slot, self._service)
         self.running.add(job)
+        if handler.location is None:
+            self._limit(job, handler)
         joblog.started(job)
         end: BaseException | str | None
         try:
@@ -166,37 +161,27 @@ class Runner:
             end = error
         finally:
             forks.leave_if_forked()
-            job.task = None
+            job.end()
             self.running.discard(job)
-        self._end(job, monotonic() - started, end)
+        self._verdicts.end(job, end)
         # This frame is in the error's traceback: they would hold each other, and the
         # job's payload, until a full garbage collection.
         del end
 
-    def _end(self, job: Job, seconds: float, end: BaseException | str | None) -> None:
-        """End an attempt: by what its handler raised, or with its result."""
-        if job.completion is not None and job.completion.is_done:
-            if end is not None:
-                problem = end if isinstance(end, BaseException) else None
-                self._finisher.ignore(job, problem)
-        elif job.should_stop:
-            self._stopped(job, seconds)
-        elif isinstance(end, BaseException):
-            self._raised(job, seconds, end)
-        else:
-            self._finisher.complete(job, end, seconds)
-
-    def _began(self, job: Job, handler: Handler) -> None:
+    def _began(self, job: Attempt, handler: Handler) -> None:
         """Let a job's time begin, where its process had to be started first."""
         job.started_at = monotonic()
+        self._limit(job, handler)
+
+    def _limit(self, job: Attempt, handler: Handler) -> None:
         timeout = job.timeout or handler.policy.timeout
-        if timeout is not None:
+        if timeout is not None and job.started_at is not None:
             job.deadline = job.started_at + timeout
-            self._look_by(job.deadline)
+            self._deadlines.add(job.deadline)
 
     async def _run_batch(
         self,
-        first: Job,
+        first: Attempt,
         handler: Handler,
         batch: Batch,
         slot: "asyncio.Task[None]",
@@ -204,19 +189,17 @@ class Runner:
     ) -> None:
         """Run a job with others of its kind; what can't run leaves the rest alone."""
         jobs, items = [], []
-        taken = await ready_jobs.take_more(first, batch.size, batch.seconds)
-        started = monotonic()
-        for job in taken:
+        for job in await ready_jobs.take_more(first, batch.size, batch.seconds):
             if job.should_stop:
-                self._stopped(job, 0.0)
-            elif started - job.renewed_at > job.lease_seconds:
+                self._verdicts.stopped(job)
+            elif job.has_expired:
                 self._finisher.release(job, "unstarted")
             else:
                 try:
                     items.append(batch.read(job))
                     jobs.append(job)
                 except BaseException as error:  # noqa: BLE001, a user's validator
-                    self._raised(job, 0.0, error)
+                    self._verdicts.raised(job, error)
         if jobs:
             arguments = batch.arguments(jobs, items)
             with self._start_run(jobs, is_batch=True) or nullcontext():
@@ -224,19 +207,17 @@ class Runner:
 
     async def _attempt_batch(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[Attempt],
         handler: Handler,
         arguments: dict[str, Any],
         slot: "asyncio.Task[None]",
     ) -> None:
-        started = monotonic()
         going = set(jobs)
-        for job in jobs:
-            self._began(job, handler)
-            job.task = Member(job, going, slot)
-            job.service = self._service
-            joblog.started(job)
         self.running.update(jobs)
+        for job in jobs:
+            job.begin(Member(job, going, slot), self._service)
+            self._limit(job, handler)
+            joblog.started(job)
         ends: Sequence[BaseException | str | None]
         try:
             ends = ends_of(await self._calls.many(handler, arguments), jobs)
@@ -247,87 +228,12 @@ class Runner:
         finally:
             forks.leave_if_forked()
             for job in jobs:
-                job.task = None
+                job.end()
             self.running.difference_update(jobs)
 
-        seconds = monotonic() - started
         for job, end in zip(jobs, ends, strict=True):
-            self._end(job, seconds, end)
+            self._verdicts.end(job, end)
         del ends, end  # as in _attempt
-
-    def _look_by(self, deadline: float) -> None:
-        """Look for late jobs no later than then: one timer for all that run.
-
-        A timer a job would cost more than the rest of a short one.
-        """
-        if deadline >= self._look_at:
-            return
-        if self._look is not None:
-            self._look.cancel()
-        self._look_at = deadline
-        self._look = asyncio.get_running_loop().call_later(
-            deadline - monotonic(), self._stop_late
-        )
-
-    def _stop_late(self) -> None:
-        self._look_at = inf
-        now = monotonic()
-        for job in list(self.running):
-            if job.deadline is None or job.should_stop:
-                continue
-            if job.deadline <= now:
-                job.stop("timeout")
-            else:
-                self._look_by(job.deadline)
-
-    def _raised(self, job: Job, seconds: float, problem: BaseException) -> None:
-        """End an attempt as its handler said, or as failed."""
-        match outcome_of(problem):
-            case Snooze() as snooze:
-                self._finisher.release(job, "snooze", seconds, snooze.delay)
-            case Retry() as retry:
-                self._finisher.fail(job, seconds, retry, retry_in=retry.delay)
-            case Discard() as discard:
-                self._finisher.fail(
-                    job, seconds, discard, reason="discarded", retryable=False
-                )
-            case InvalidPayloadError():
-                self._finisher.fail(
-                    job, seconds, str(problem), reason="invalid", retryable=False
-                )
-            case InvalidValueError() as invalid:
-                self._finisher.fail(job, seconds, invalid, reason="invalid")
-            case ReportedError() as report:
-                self._finisher.fail(
-                    job,
-                    seconds,
-                    report,
-                    reason=report.reason,
-                    retryable=report.retryable,
-                    retry_in=report.retry_in,
-                )
-            case _:
-                self._finisher.fail(job, seconds, problem)
-
-    def _stopped(self, job: Job, seconds: float) -> None:
-        """End a job that was told to stop: never as done."""
-        match job.stop_reason:
-            case "timeout" if job.started_at is not None and job.deadline is not None:
-                limit = round(job.deadline - job.started_at, 3)
-                self._finisher.fail(
-                    job,
-                    seconds,
-                    f"timed out after {limit:g} s",
-                    reason="timeout",
-                )
-            case "cancelled":
-                self._finisher.fail(job, seconds, "cancelled", reason="cancelled")
-            case "shutdown":
-                started = job.started_at is not None
-                reason = "shutdown" if started else "unstarted"
-                self._finisher.release(job, reason, seconds)
-            case _:
-                self._finisher.drop(job, seconds)
 
 
 async def _calm(slot: "asyncio.Task[None]") -> None:

@@ -14,7 +14,8 @@ from pgwake.database.statements.finish import lease_outcomes, parent_results
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.progress import Reports
 from pgwake.engine.transaction import Transaction
-from pgwake.jobs.job import Isolation, Job, ParentResult
+from pgwake.jobs.attempt import Attempt
+from pgwake.jobs.job import Isolation, ParentResult
 
 
 class Service:
@@ -53,20 +54,20 @@ class Service:
         self._session = Session(dsn, name, "handlers", timeout)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
 
-    def report(self, job: Job, text: str | None) -> None:
+    def report(self, job: Attempt, text: str | None) -> None:
         """Write how far a job is, some time soon."""
         self._reports.put(job, text)
 
-    def transaction(self, job: Job, isolation: Isolation) -> Transaction:
+    def transaction(self, job: Attempt, isolation: Isolation) -> Transaction:
         """Open a transaction that completes a job."""
         return Transaction(job, isolation, self, self._finisher, self._reports)
 
-    async def parent_results(self, job: Job) -> list[ParentResult]:
+    async def parent_results(self, job: Attempt) -> list[ParentResult]:
         """Ask for what a job's parents came to."""
         rows = await self._session.call(partial(parent_results, job_id=job.id))
         return [ParentResult(*row) for row in rows]
 
-    async def lease_outcome(self, job: Job) -> str | None:
+    async def lease_outcome(self, job: Attempt) -> str | None:
         """Ask what became of a job under its lease; None: no answer in time."""
         with suppress(TimeoutError, asyncpg.PostgresError):
             async with asyncio.timeout(2 * self.timeout):

@@ -14,7 +14,8 @@ from pgwake.database.statements.finish import complete_job, set_progresses
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.progress import Reports
 from pgwake.errors import ConfigurationError, InvalidValueError, LeaseLostError
-from pgwake.jobs.job import Completion, Isolation, Job
+from pgwake.jobs.attempt import Attempt
+from pgwake.jobs.job import Completion, Isolation
 
 log = structlog.get_logger()
 
@@ -34,7 +35,7 @@ class Pool(Protocol):
     async def release(self, connection: Connection) -> None:
         """Take one back, whatever state it is in; never raises."""
 
-    async def lease_outcome(self, job: Job) -> str | None:
+    async def lease_outcome(self, job: Attempt) -> str | None:
         """Ask elsewhere what became of a job under its lease; None: no answer."""
 
 
@@ -54,7 +55,7 @@ class Transaction:
 
     def __init__(
         self,
-        job: Job,
+        job: Attempt,
         isolation: Isolation,
         pool: Pool,
         finisher: Finisher,
@@ -185,7 +186,7 @@ class Transaction:
         )
 
 
-async def _report(connection: Connection, job: Job, text: str | None) -> None:
+async def _report(connection: Connection, job: Attempt, text: str | None) -> None:
     # One that is refused must not harm the rest; Reports tells of it.
     with suppress(asyncpg.PostgresError):
         async with connection.transaction():

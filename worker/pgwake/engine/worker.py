@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Coroutine
 from importlib import import_module
-from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -215,9 +214,8 @@ class Worker:
         await self._until_idle(runner, self.settings.cancel_grace, None)
         for job in list(runner.running):  # a thread, or a handler that holds on
             if not job.is_completed:
-                started = job.started_at
-                seconds = 0.0 if started is None else monotonic() - started
-                finisher.release(job, "shutdown", seconds)
+                job.take_time()
+                finisher.release(job, "shutdown")
         with anyio.move_on_after(FLUSH_DEADLINE):
             await finisher.drained()
 

@@ -8,7 +8,7 @@ from typing import Any, Self, get_args, get_origin
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from pgwake.errors import ConfigurationError, InvalidPayloadError, InvalidValueError
-from pgwake.jobs.job import Job, Stoppable
+from pgwake.jobs.job import Job
 from pgwake.jobs.signature import Signature, call_of, explain, schema_of
 from pgwake.jsontext import dumps_result
 
@@ -106,31 +106,6 @@ def _adapter(kind: str, annotation: Any) -> TypeAdapter[Any]:
         raise ConfigurationError(
             f"{kind}: its annotations can't be used: {error}"
         ) from None
-
-
-class Member:
-    """What stops one job of a batch; the call itself only when it was the last.
-
-    Args:
-        job: The job.
-        going: The jobs of the batch that are not to stop, shared by all members.
-        slot: Where the call runs.
-    """
-
-    __slots__ = ("_going", "_job", "_slot")
-
-    def __init__(self, job: Job, going: set[Job], slot: Stoppable) -> None:
-        self._job = job
-        self._going = going
-        self._slot = slot
-
-    def cancel(self) -> None:
-        """Stop the job: for the others' sake only its end changes."""
-        self._going.discard(self._job)
-        if self._going:
-            self._job.task = None  # nothing runs that would be late with stopping
-        else:
-            self._slot.cancel()
 
 
 def ends_of(value: Any, jobs: Sequence[Job]) -> list[BaseException | str | None]:

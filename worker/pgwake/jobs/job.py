@@ -1,23 +1,19 @@
-"""A job that this process has claimed."""
+"""A job as it was claimed, and what its handler may ask for."""
 
 import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from pgwake.database.statements import Connection
-from pgwake.database.statements.claim import Claim
 from pgwake.errors import ConfigurationError, InvalidValueError
 from pgwake.jsontext import dumps, dumps_result, loads
 
 if TYPE_CHECKING:
     import asyncpg
-
-    from pgwake.tracing.spans import RunSpan
 
 StopReason = Literal["timeout", "cancelled", "lease_lost", "shutdown"]
 Isolation = Literal["read_committed", "repeatable_read", "serializable"]
@@ -42,19 +38,19 @@ class ParentResult(NamedTuple):
 
 
 class Service(Protocol):
-    """What a worker does for the jobs that it runs, when their handlers ask for it."""
+    """What a worker does for the attempts that it runs, when handlers ask for it."""
 
     loop: asyncio.AbstractEventLoop  # where async handlers run
 
-    def report(self, job: "Job", text: str | None) -> None:
+    def report(self, job: Any, text: str | None) -> None:
         """Write how far a job is, some time soon."""
 
     def transaction(
-        self, job: "Job", isolation: Isolation
+        self, job: Any, isolation: Isolation
     ) -> AbstractAsyncContextManager[Connection]:
         """Open a transaction that completes a job."""
 
-    async def parent_results(self, job: "Job") -> list[ParentResult]:
+    async def parent_results(self, job: Any) -> list[ParentResult]:
         """Ask for what a job's parents came to."""
 
 
@@ -81,7 +77,10 @@ class Stoppable(Protocol):
 
 
 class Job:
-    """A claimed job, as its handler may look at it.
+    """A claimed job, as its handler sees it.
+
+    In the process that has claimed it, it is an Attempt: what the engine notes of it is
+    there. A copy in another process is a Job alone.
 
     Attributes:
         id: The job's id.
@@ -101,9 +100,7 @@ class Job:
         "_payload",
         "attempt",
         "claimed_at",
-        "completion",
         "created_at",
-        "deadline",
         "id",
         "kind",
         "lease_id",
@@ -111,18 +108,24 @@ class Job:
         "max_attempts",
         "metadata",
         "queue",
-        "renewed_at",
-        "run",
-        "service",
-        "started_at",
-        "stop_reason",
-        "stopped_at",
-        "task",
     )
 
-    def __init__(
-        self, row: "asyncpg.Record", claimed_at: datetime, asked_at: float
-    ) -> None:
+    # Of an Attempt, which has slots of these names; else nothing runs it.
+    stop_reason: StopReason | None = None
+    task: Stoppable | None = None
+    completion: Completion | None = None
+    service: Service | None = None
+
+    id: int
+    lease_id: UUID
+    queue: str
+    kind: str
+    attempt: int
+    max_attempts: int | None
+    created_at: datetime
+    metadata: str | None
+
+    def __init__(self, row: "asyncpg.Record", claimed_at: datetime) -> None:
         (
             self.id,
             self.lease_id,
@@ -138,29 +141,6 @@ class Job:
         ) = row
         self.claimed_at = claimed_at
         self.lease_seconds: float = (lease_expires_at - claimed_at).total_seconds()
-        # Monotonic from here on: this process never compares its clock with a column.
-        self.renewed_at = asked_at
-        self.started_at: float | None = None
-        self.deadline: float | None = None
-        self.stop_reason: StopReason | None = None
-        self.stopped_at: float | None = None
-        self.task: Stoppable | None = None
-        self.completion: Completion | None = None
-        self.service: Service | None = None
-        self.run: RunSpan | None = None  # its span, where runs have some
-
-    id: int
-    lease_id: UUID
-    queue: str
-    kind: str
-    attempt: int
-    max_attempts: int | None
-    created_at: datetime
-
-    @classmethod
-    def from_claim(cls, claim: Claim, asked_at: float) -> list["Job"]:
-        """Make the jobs of a claim that was asked for then, on the monotonic clock."""
-        return [cls(row, claim.claimed_at, asked_at) for row in claim.jobs]
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.kind!r} attempt {self.attempt}>"
@@ -180,7 +160,7 @@ class Job:
             self.metadata,
             self._options,
         )
-        return Job, (row, self.claimed_at, self.renewed_at)
+        return Job, (row, self.claimed_at)
 
     @property
     def payload_text(self) -> str:
@@ -334,20 +314,3 @@ class Job:
         if service is None or self.task is None or service.loop is not here:
             raise ConfigurationError(advice)
         return service
-
-    def lose_lease(self) -> None:
-        """Note that the lease is lost, without stopping a handler that knows it."""
-        if self.stop_reason is None:
-            self.stop_reason = "lease_lost"
-            self.stopped_at = monotonic()
-
-    def stop(self, reason: StopReason) -> None:
-        """Ask the handler to stop: cancel it, again where it has swallowed that.
-
-        On the loop's thread only. The first reason counts.
-        """
-        if self.stop_reason is None:
-            self.stop_reason = reason
-            self.stopped_at = monotonic()
-        if self.task is not None:
-            self.task.cancel()

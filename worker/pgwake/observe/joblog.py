@@ -7,12 +7,12 @@ from time import monotonic
 import structlog
 
 from pgwake.database.statements.finish import Failure
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 
 log = structlog.get_logger()
 
 
-def started(job: Job) -> None:
+def started(job: Attempt) -> None:
     """Log that an attempt begins."""
     _debug(
         "job started", job=job.id, kind=job.kind, queue=job.queue, attempt=job.attempt
@@ -78,7 +78,7 @@ class JobLog:
         self._released = _Lines(max(per_second, 10), "jobs released, without lines")
 
     def ended(
-        self, job: Job, outcome: str, seconds: float, failure: Failure | None
+        self, job: Attempt, outcome: str, seconds: float, failure: Failure | None
     ) -> None:
         """Log how an attempt ended."""
         if outcome == "completed":
@@ -97,7 +97,7 @@ class JobLog:
             log.warning("lease lost, end refused", **self._fields(job, seconds))
 
     def released(
-        self, job: Job, reason: str, seconds: float, delay: timedelta | None
+        self, job: Attempt, reason: str, seconds: float, delay: timedelta | None
     ) -> None:
         """Log that a job was given back, and for how long if its handler said so."""
         # Of a kind that nobody knows there may be any number, again and again.
@@ -110,7 +110,7 @@ class JobLog:
         write("job released", **fields, reason=reason)
 
     def _fields(
-        self, job: Job, seconds: float, failure: Failure | None = None
+        self, job: Attempt, seconds: float, failure: Failure | None = None
     ) -> dict[str, object]:
         fields: dict[str, object] = {
             "job": job.id,

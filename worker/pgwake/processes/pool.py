@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Self
 
 from pgwake import forks
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.problem import ReportedError
 from pgwake.jobs.registry import Handler
 from pgwake.jobs.shortage import given_back
@@ -60,7 +60,7 @@ class Processes:
         self._leaving: set[asyncio.Task[None]] = set()
 
     async def run(
-        self, handler: Handler, job: Job, began: Callable[[Job, Handler], None]
+        self, handler: Handler, job: Attempt, began: Callable[[Attempt, Handler], None]
     ) -> str | None:
         """Run a handler in a process; its result as JSON text.
 

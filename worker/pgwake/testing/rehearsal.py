@@ -21,7 +21,8 @@ from pgwake.engine.runner import Runner
 from pgwake.engine.scheduler import Scheduler
 from pgwake.engine.service import Service
 from pgwake.errors import ConfigurationError
-from pgwake.jobs.job import Isolation, Job
+from pgwake.jobs.attempt import Attempt
+from pgwake.jobs.job import Isolation
 from pgwake.jobs.outcomes import Outcome
 from pgwake.jobs.registry import Registry
 from pgwake.observe.joblog import JobLog
@@ -97,7 +98,7 @@ class _BorrowedService(Service):
         super().__init__("", WORKER, TIMEOUT, 0, finisher, reports)
         self._session = session
 
-    def transaction(self, job: Job, isolation: Isolation) -> NoReturn:
+    def transaction(self, job: Attempt, isolation: Isolation) -> NoReturn:
         raise ConfigurationError(
             f"job {job.id} is in the test's own transaction, which another connection "
             f"can't complete ({isolation}): commit it, and run it without on()"
@@ -167,14 +168,14 @@ class Rehearsal:
                 runs.append(await self._run(job))
         return runs
 
-    async def _claim(self) -> Job | None:
+    async def _claim(self) -> Attempt | None:
         while await self._scheduler.fire_due():
             pass
         asked_at = monotonic()
         claimed = await self._session.call(lambda c: queue.claim_one(c, WORKER))
-        return claimed and Job(*claimed, asked_at)  # type: ignore[arg-type]  # unpacked alike
+        return claimed and Attempt(*claimed, asked_at)  # type: ignore[arg-type]  # unpacked alike
 
-    async def _run(self, job: Job) -> Run:
+    async def _run(self, job: Attempt) -> Run:
         recorder, session = self._recorder, self._session
         recorder.forget()
         undoing = (
@@ -205,7 +206,7 @@ class Rehearsal:
         )
 
 
-def _told(job: Job, failure: BaseException | str) -> BaseException:
+def _told(job: Attempt, failure: BaseException | str) -> BaseException:
     """Return what to raise for it: what the handler raised, from where it did."""
     what = f"job {job.id} ({job.kind!r}, attempt {job.attempt})"
     if isinstance(failure, str):

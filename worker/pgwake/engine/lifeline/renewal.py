@@ -15,7 +15,8 @@ from pgwake.database.session import Session
 from pgwake.database.statements.finish import extend_leases, lease_outcomes
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.heartbeat import Heartbeat
-from pgwake.jobs.job import Job, StopReason
+from pgwake.jobs.attempt import Attempt
+from pgwake.jobs.job import StopReason
 from pgwake.observe.metrics import Metrics
 from pgwake.pause import pause
 from pgwake.seldom import Seldom
@@ -58,7 +59,7 @@ class Renewal:
         session: Session,
         worker: str,
         held_jobs: HeldJobs,
-        tell: Callable[[Job, StopReason], None],
+        tell: Callable[[Attempt, StopReason], None],
         metrics: Metrics,
     ) -> None:
         self._session = session
@@ -104,7 +105,7 @@ class Renewal:
                 for start in range(0, len(jobs), MAX_BATCH):
                     await self._renew(jobs[start : start + MAX_BATCH], lease)
 
-    def _due(self) -> dict[float, list[Job]]:
+    def _due(self) -> dict[float, list[Attempt]]:
         """Return the jobs whose turn it is, in order of id, by the length of lease."""
         now = monotonic()
         due = defaultdict(list)
@@ -118,7 +119,7 @@ class Renewal:
         self._asked = {i: until for i, until in self._asked.items() if until > now}
         return due
 
-    async def _renew(self, jobs: Sequence[Job], lease: timedelta) -> None:
+    async def _renew(self, jobs: Sequence[Attempt], lease: timedelta) -> None:
         asked_at = monotonic()
         try:
             outcomes = await self._session.call(
@@ -143,7 +144,7 @@ class Renewal:
         if lost:
             await self._tell_lost(lost)
 
-    async def _tell_lost(self, jobs: Sequence[Job]) -> None:
+    async def _tell_lost(self, jobs: Sequence[Attempt]) -> None:
         """Stop them, but for those that their handlers have completed themselves."""
         try:
             outcomes = await self._session.call(

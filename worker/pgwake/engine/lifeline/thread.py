@@ -16,7 +16,8 @@ from pgwake.engine.mailbox import Mailbox
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.errors import PgwakeError
 from pgwake.http.context import ApiContext
-from pgwake.jobs.job import Job, StopReason
+from pgwake.jobs.attempt import Attempt
+from pgwake.jobs.job import StopReason
 from pgwake.observe.health import Health
 from pgwake.observe.metrics import Metrics
 from pgwake.settings import Settings
@@ -191,7 +192,7 @@ class Lifeline:
         if not self._main.is_closed():
             self._main.call_soon_threadsafe(function, *arguments)
 
-    def _tell_job(self, job: Job, reason: StopReason) -> None:
+    def _tell_job(self, job: Attempt, reason: StopReason) -> None:
         if job.stop_reason is None:
             self._tell_main(job.stop, reason)
 

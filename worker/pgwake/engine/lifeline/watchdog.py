@@ -17,7 +17,7 @@ from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.errors import EXIT_HUNG
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 from pgwake.observe.health import Health
 from pgwake.observe.metrics import Metrics
 
@@ -81,7 +81,7 @@ class Watchdog:
         self._main_thread = threading.get_ident()
         self._asked_at: float | None = None  # when the main loop was asked for a sign
         self._is_blocked = False
-        self._hung: set[Job] = set()
+        self._hung: set[Attempt] = set()
         self._stop_by: float | None = None
 
     async def beat(self, fd: int) -> None:
@@ -164,7 +164,7 @@ class Watchdog:
         if hung and self._may_exit:
             await self._exit_over(hung, EXIT_HUNG)
 
-    async def _exit_over(self, hung: set[Job], code: int) -> None:
+    async def _exit_over(self, hung: set[Attempt], code: int) -> None:
         failures = [
             Failure(
                 job.id,
@@ -200,7 +200,7 @@ class Watchdog:
             async with asyncio.timeout(LAG_SECONDS):
                 await answered.wait()
 
-    async def _give_back(self, jobs: Sequence[Job], reason: str) -> None:
+    async def _give_back(self, jobs: Sequence[Attempt], reason: str) -> None:
         if not jobs:
             return
         outcomes = await self._held_jobs.give_back(self._session, jobs, reason)
@@ -208,14 +208,14 @@ class Watchdog:
             self._tell_main(self._metrics.given_back, job, outcome, reason)
         log.warning("jobs given back", count=len(jobs), reason=reason)
 
-    def _take_back(self) -> list[Job]:
+    def _take_back(self) -> list[Attempt]:
         return [job for ready in self._all_ready for job in ready.take_back()]
 
-    def _running(self) -> list[Job]:
+    def _running(self) -> list[Attempt]:
         return [job for job in self._held_jobs if job.task is not None]
 
 
-def _stop_again(job: Job) -> None:
+def _stop_again(job: Attempt) -> None:
     if job.task is not None and job.stop_reason is not None:
         job.stop(job.stop_reason)
 

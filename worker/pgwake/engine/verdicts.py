@@ -1,0 +1,102 @@
+"""What becomes of attempts, by what their handlers raised or returned."""
+
+import structlog
+
+from pgwake.engine.finisher import Finisher
+from pgwake.errors import InvalidPayloadError, InvalidValueError
+from pgwake.jobs.attempt import Attempt
+from pgwake.jobs.outcomes import Discard, Retry, Snooze, outcome_of
+from pgwake.jobs.problem import ReportedError, describe
+
+log = structlog.get_logger()
+
+
+class Verdicts:
+    """Ends attempts as their handlers had it.
+
+    Args:
+        finisher: Where ends go.
+    """
+
+    def __init__(self, finisher: Finisher) -> None:
+        self._finisher = finisher
+
+    def end(self, job: Attempt, end: BaseException | str | None) -> None:
+        """End an attempt: by what its handler raised, or with its result."""
+        if job.is_completed:
+            if end is not None:
+                _tell_ignored(job, end)
+        elif job.should_stop:
+            self.stopped(job)
+        elif isinstance(end, BaseException):
+            self.raised(job, end)
+        else:
+            self._finisher.complete(job, end)
+
+    def raised(self, job: Attempt, problem: BaseException) -> None:
+        """End an attempt as its handler said, or as failed."""
+        fail = self._finisher.fail
+        match outcome_of(problem):
+            case Snooze() as snooze:
+                self._finisher.release(job, "snooze", snooze.delay)
+            case Retry() as retry:
+                fail(job, retry, retry_in=retry.delay)
+            case Discard() as discard:
+                fail(job, discard, reason="discarded", retryable=False)
+            case InvalidPayloadError():
+                fail(job, str(problem), reason="invalid", retryable=False)
+            case InvalidValueError() as invalid:
+                fail(job, invalid, reason="invalid")
+            case ReportedError() as report:
+                fail(
+                    job,
+                    report,
+                    reason=report.reason,
+                    retryable=report.retryable,
+                    retry_in=report.retry_in,
+                )
+            case _:
+                fail(job, problem)
+
+    def stopped(self, job: Attempt) -> None:
+        """End a job that was told to stop: never as done."""
+        match job.stop_reason:
+            case "timeout" if job.started_at is not None and job.deadline is not None:
+                limit = round(job.deadline - job.started_at, 3)
+                self._finisher.fail(
+                    job, f"timed out after {limit:g} s", reason="timeout"
+                )
+            case "cancelled":
+                self._finisher.fail(job, "cancelled", reason="cancelled")
+            case "shutdown":
+                started = job.started_at is not None
+                self._finisher.release(job, "shutdown" if started else "unstarted")
+            case _:
+                self._finisher.drop(job)
+
+
+def _tell_ignored(job: Attempt, end: BaseException | str) -> None:
+    """Tell what came of a handler after it had completed its job."""
+    if job.should_stop:
+        log.warning(
+            "handler stopped after it had completed its job",
+            job=job.id,
+            kind=job.kind,
+            reason=job.stop_reason,
+        )
+    elif isinstance(end, BaseException):
+        error, trace = describe(end)
+        log.error(
+            "handler failed after it had completed its job",
+            job=job.id,
+            kind=job.kind,
+            error=error,
+            traceback=trace,
+        )
+    else:
+        log.warning(
+            "result ignored: the job was completed before",
+            job=job.id,
+            kind=job.kind,
+            hint="use job.set_result() in the block of transaction()",
+        )

@@ -108,11 +108,7 @@ class Options(TypedDict, total=False):
 
 
 def text(name: str, value: object) -> str:
-    """Return a text as it is, if PostgreSQL can store it.
-
-    Raises:
-        InvalidArgumentError: It is none, or it can't be stored.
-    """
+    """Return a text as it is; raises InvalidArgumentError if it can't be stored."""
     if not isinstance(value, str):
         raise InvalidArgumentError(f"{name} is {value!r}: use a text")
     _dumped(name, value)
@@ -120,11 +116,7 @@ def text(name: str, value: object) -> str:
 
 
 def json_object(name: str, value: object) -> str:
-    """Return a mapping as JSON text.
-
-    Raises:
-        InvalidArgumentError: It is none, or JSON has no word for what is in it.
-    """
+    """Return a mapping as JSON text; raises InvalidArgumentError if it has none."""
     if not isinstance(value, Mapping):
         raise InvalidArgumentError(
             f"{name} is of type {type(value).__name__}: use a dict"
@@ -133,11 +125,7 @@ def json_object(name: str, value: object) -> str:
 
 
 def span(value: Any) -> timedelta:
-    """Return a delay, a timedelta or seconds, as a timedelta.
-
-    Raises:
-        InvalidArgumentError: It is none, or out of range.
-    """
+    """Return a delay as a timedelta; raises InvalidArgumentError if it is none."""
     try:
         delay = value if isinstance(value, timedelta) else timedelta(seconds=value)
     except (TypeError, ValueError, OverflowError):

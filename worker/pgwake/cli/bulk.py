@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import asyncpg
 import typer
@@ -35,16 +35,18 @@ from pgwake.cli.output import (
 )
 from pgwake.cli.tables import Row, cut_short
 from pgwake.database.connection import Connection
-from pgwake.database.statements import operate
+from pgwake.database.statements import operate, producer
 from pgwake.database.statements.operate import (
-    cancel_job,
     cancel_jobs,
     list_failed,
     retry_failed,
-    retry_job,
 )
 
 Filters: TypeAlias = tuple[str | None, str | None, str | None]
+
+Counts: TypeAlias = Counter[str]
+# Does something to so many jobs, or (True) only counts them; how many, by outcome.
+Some: TypeAlias = Callable[[Connection, int, bool], Awaitable[Counts]]
 
 BATCH = 1000  # jobs a transaction
 MAX_RETRIES = 100_000  # that retry_failed takes at once
@@ -138,12 +140,7 @@ def retry(
     filters = (queue_name, kind, fingerprint)
     _check(ids, filters, (rate, patch), dry_run=dry_run)
     if ids:
-
-        async def again(connection: Connection, job_id: int) -> str:
-            await retry_job(connection, job_id)
-            return "retried"
-
-        _each(ids, again, as_json=as_json, database_url=database_url)
+        _each(ids, producer.retry_job, as_json=as_json, database_url=database_url)
         return
     merged = None if patch is None else json_object("--patch", patch)
     if (rate, patch) != (None, None) and limit > MAX_RETRIES:
@@ -233,34 +230,17 @@ def cancel(
     filters = (queue_name, kind, concurrency_key, unique_key, status)
     _check(ids, filters, (), dry_run=dry_run)
     if ids:
-        _each(ids, cancel_job, as_json=as_json, database_url=database_url)
+        _each(ids, producer.cancel_job, as_json=as_json, database_url=database_url)
         return
 
-    counts: Counter[str] = Counter()
-    total = 0
-    if dry_run or _asks(yes) or has_bar(quiet=as_json):
-        found = ask(
-            database_url,
-            lambda c: cancel_jobs(c, *filters, min(limit, MAX_AT_ONCE), dry_run=True),
-        )
-        total = sum(found.values())
-        counts.update(found if dry_run else {})
+    async def some(connection: Connection, count: int, dry_run: bool) -> Counts:
+        found = await cancel_jobs(connection, *filters, count, dry_run=dry_run)
+        return Counter(found)
 
-    async def run(connection: Connection) -> None:
-        while (size := min(BATCH, limit - counts.total())) > 0:
-            found = await cancel_jobs(connection, *filters, size, dry_run=False)
-            counts.update(found)
-            advance(sum(found.values()))
-            if sum(found.values()) < size:
-                return
-
-    if not dry_run:
-        confirm(f"{_said(total, limit)}jobs are cancelled.", yes=yes)
-        with bar("cancelling", total, quiet=as_json) as advance:
-            _told_if_stopped(
-                lambda: ask(database_url, run),
-                lambda: f"{counts.total()} were cancelled",
-            )
+    words = "jobs are cancelled.", "cancelling", "were cancelled"
+    counts = _in_batches(
+        *(some, words, limit, database_url), dry_run=dry_run, yes=yes, quiet=as_json
+    )
     if as_json:
         print_json(dict(counts))
         return
@@ -292,45 +272,62 @@ def purge(
         wrong_usage("say which: --queue, --kind, --fingerprint or --before.")
     ended_before = instant("--before", before)
 
-    def some(connection: Connection, count: int, *, dry_run: bool) -> Awaitable[int]:
-        return operate.purge(
-            connection,
-            status,
-            queue_name,
-            kind,
-            fingerprint,
-            ended_before,
-            count,
-            dry_run=dry_run,
-        )
+    async def some(connection: Connection, count: int, dry_run: bool) -> Counts:
+        which = (status, queue_name, kind, fingerprint, ended_before)
+        deleted = await operate.purge(connection, *which, count, dry_run=dry_run)
+        return Counter(deleted=deleted)
 
-    deleted = total = 0
-    if dry_run or _asks(yes) or has_bar(quiet=as_json):
-        most = min(limit, MAX_AT_ONCE)
-        total = ask(database_url, lambda c: some(c, most, dry_run=True))
-
-    async def run(connection: Connection) -> None:
-        nonlocal deleted
-        while (size := min(BATCH, limit - deleted)) > 0:
-            count = await some(connection, size, dry_run=False)
-            deleted += count
-            advance(count)
-            if count < size:
-                return
-
-    if not dry_run:
-        confirm(f"{_said(total, limit)}{status} jobs are deleted for good.", yes=yes)
-        with bar("deleting", total, quiet=as_json) as advance:
-            _told_if_stopped(
-                lambda: ask(database_url, run), lambda: f"{deleted} were deleted"
-            )
-    count = total if dry_run else deleted
+    words = f"{status} jobs are deleted for good.", "deleting", "were deleted"
+    counts = _in_batches(
+        *(some, words, limit, database_url), dry_run=dry_run, yes=yes, quiet=as_json
+    )
+    count = counts.total()
     if as_json:
         print_json({"would_delete" if dry_run else "deleted": count})
         return
     say(f"{count} would be deleted" if dry_run else f"{count} deleted")
     if count == limit:
         note(f"there may be more: these are {count} (--limit)")
+
+
+def _in_batches(
+    some: Some,
+    words: tuple[str, str, str],
+    limit: int,
+    database_url: str | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    quiet: bool,
+) -> Counts:
+    """Do something to jobs, a batch after the other; how many, by outcome.
+
+    words: what a person agrees to, what the bar says, what is said of a part.
+    """
+    question, doing, done = words
+    total = 0
+    if dry_run or _asks(yes) or has_bar(quiet=quiet):
+        most = min(limit, MAX_AT_ONCE)
+        found = ask(database_url, lambda c: some(c, most, True))
+        if dry_run:
+            return found
+        total = found.total()
+    counts: Counts = Counter()
+
+    async def run(connection: Connection) -> None:
+        while (size := min(BATCH, limit - counts.total())) > 0:
+            found = await some(connection, size, False)
+            counts.update(found)
+            advance(found.total())
+            if found.total() < size:
+                return
+
+    confirm(f"{_said(total, limit)}{question}", yes=yes)
+    with bar(doing, total, quiet=quiet) as advance:
+        _told_if_stopped(
+            lambda: ask(database_url, run), lambda: f"{counts.total()} {done}"
+        )
+    return counts
 
 
 def _told_if_stopped(run: Callable[[], None], done: Callable[[], str]) -> None:
@@ -372,7 +369,7 @@ def _said(count: int, limit: int) -> str:
 
 def _each(
     ids: list[int],
-    action: Callable[[Connection, int], Awaitable[str]],
+    action: Callable[[int], producer.Question[Any]],
     *,
     as_json: bool,
     database_url: str | None,
@@ -383,7 +380,8 @@ def _each(
         rows: list[Row] = []
         for job_id in ids:
             try:
-                rows.append({"id": job_id, "outcome": await action(connection, job_id)})
+                outcome = await producer.answer(connection, action(job_id))
+                rows.append({"id": job_id, "outcome": outcome or "retried"})
             except asyncpg.PostgresError as error:
                 if not str(error.sqlstate).startswith("PW"):
                     raise

@@ -69,12 +69,7 @@ def enqueue(
     fields = json.loads(json_object("the payload", text))
     job = NewJob(kind, fields, **job_options(options))
     question = producer.enqueue(job.as_json(), SQL_TYPES)
-
-    async def add(connection: Connection) -> int:
-        answer = await connection.fetchval(question.sql, question.argument)
-        return question.read(answer)
-
-    job_id = ask(database_url, add)
+    job_id = ask(database_url, lambda c: producer.answer(c, question))
     typer.echo(json.dumps({"id": job_id}) if as_json else job_id)
 
 

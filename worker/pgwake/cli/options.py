@@ -1,14 +1,16 @@
 """Options and arguments that commands share: of settings and of jobs."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 
-from pgwake.produce.options import MAX_ID, OPTIONS
+from pgwake.produce.options import DEFAULTS, MAX_ID, OPTIONS
 from pgwake.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., None])
 
 
 def setting(name: str, *flags: str, said: str = "", **more: Any) -> Any:
@@ -42,30 +44,43 @@ def job_id(text: str) -> int:
     raise typer.BadParameter(f"{text} is no job's id: use a number from 1 to {MAX_ID}")
 
 
-def takes_job_options(
-    *names: str,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options of a job, which it takes as keyword arguments.
+def takes(
+    options: Mapping[str, Any], defaults: Mapping[str, Any] = {}
+) -> Callable[[F], F]:
+    """Give a command options beside its own; it takes them as keyword arguments.
 
     Args:
-        names: Which of the table; as people give them, None where they do not.
+        options: The type of each by its name, annotated by typer.Option.
+        defaults: What they are where they are not given, by name; else None.
     """
+    parameters = [
+        inspect.Parameter(
+            *(name, inspect.Parameter.KEYWORD_ONLY),
+            annotation=annotation,
+            default=defaults.get(name),
+        )
+        for name, annotation in options.items()
+    ]
 
-    def change(command: Callable[..., None]) -> Callable[..., None]:
+    def change(command: F) -> F:
         signature = inspect.signature(command)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         first = [p for p in own if p.kind is not p.KEYWORD_ONLY]
-        added = [_parameter(name) for name in names]
-        last = [p for p in own if p.kind is p.KEYWORD_ONLY]
-        changed = signature.replace(parameters=[*first, *added, *last])
+        last = own[len(first) :]
+        changed = signature.replace(parameters=[*first, *parameters, *last])
         setattr(command, "__signature__", changed)  # noqa: B010, mypy knows of none
         return command
 
     return change
 
 
-def _parameter(name: str) -> inspect.Parameter:
-    """Return a parameter of a command that Typer makes an option of a job of."""
+def takes_job_options(*names: str) -> Callable[[F], F]:
+    """Give a command options of a job, by their names in the table."""
+    return takes({name: _job_option(name) for name in names}, DEFAULTS)
+
+
+def _job_option(name: str) -> Any:
+    """Return the type of a job's option on the command line."""
     row = OPTIONS[name]
     limits: dict[str, Any] = {}
     given, metavar = _GIVEN.get(row.sql_type, (str, "TEXT"))
@@ -78,12 +93,7 @@ def _parameter(name: str) -> inspect.Parameter:
     option = typer.Option(
         f"--{name.replace('_', '-')}", metavar=metavar, help=told, **limits
     )
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=row.option.default,
-        annotation=Annotated[given | None, option],
-    )
+    return Annotated[given | None, option]
 
 
 _GIVEN: dict[str, tuple[Any, str]] = {

@@ -2,10 +2,10 @@
 
 import asyncio
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 from pgwake import names
-from pgwake.cli.options import LogFormat, LogLevel, setting
+from pgwake.cli.options import LogFormat, LogLevel, setting, takes
 from pgwake.cli.output import Url
 from pgwake.errors import ConfigurationError
 from pgwake.observe import logs
@@ -14,9 +14,8 @@ from pgwake.supervise.supervisor import Supervisor
 
 LOG_SECONDS = 1.0  # that the last lines may wait for whoever reads the log
 
-
-def run(
-    imports: Annotated[
+OPTIONS = {
+    "imports": Annotated[
         list[str] | None,
         setting(
             "imports",
@@ -24,8 +23,8 @@ def run(
             metavar="MODULE",
             said="Module with handlers; may be repeated.",
         ),
-    ] = None,
-    queues: Annotated[
+    ],
+    "queues": Annotated[
         list[str] | None,
         setting(
             "queues",
@@ -34,8 +33,8 @@ def run(
             said="Queue to work on, with its slots (emails:20); may be repeated. By "
             "default those of the handlers, 10 slots each.",
         ),
-    ] = None,
-    http_handlers: Annotated[
+    ],
+    "http_handlers": Annotated[
         list[str] | None,
         setting(
             "http_handlers",
@@ -43,8 +42,8 @@ def run(
             metavar="KIND=URL",
             said="Kind whose jobs are posted to a URL; may be repeated.",
         ),
-    ] = None,
-    exec_handlers: Annotated[
+    ],
+    "exec_handlers": Annotated[
         list[str] | None,
         setting(
             "exec_handlers",
@@ -52,36 +51,31 @@ def run(
             metavar="KIND=COMMAND",
             said="Kind whose jobs a command does; may be repeated.",
         ),
-    ] = None,
-    webhooks: Annotated[
+    ],
+    "webhooks": Annotated[
         bool | None, setting("webhooks", "--webhooks", said="Deliver webhooks.")
-    ] = None,
-    processes: Annotated[int | None, setting("processes", metavar="N")] = None,
-    poll_interval: Annotated[
+    ],
+    "processes": Annotated[int | None, setting("processes", metavar="N")],
+    "poll_interval": Annotated[
         float | None, setting("poll_interval", metavar="SECONDS")
-    ] = None,
-    lease: Annotated[float | None, setting("lease", metavar="SECONDS")] = None,
-    grace: Annotated[float | None, setting("grace", metavar="SECONDS")] = None,
-    http_port: Annotated[int | None, setting("http_port", metavar="PORT")] = None,
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
-    database_url: Url = None,
-) -> None:
+    ],
+    "lease": Annotated[float | None, setting("lease", metavar="SECONDS")],
+    "grace": Annotated[float | None, setting("grace", metavar="SECONDS")],
+    "http_port": Annotated[int | None, setting("http_port", metavar="PORT")],
+    "log_format": LogFormat,
+    "log_level": LogLevel,
+    "database_url": Url,
+}
+
+
+@takes(OPTIONS)
+def run(**given: Any) -> None:
     """Run jobs, until SIGTERM or Ctrl-C: then running jobs may end within the grace."""
     settings = Settings.load(
-        imports=tuple(imports) if imports else None,
-        queues=tuple(queues) if queues else None,
-        http_handlers=http_handlers or None,
-        exec_handlers=exec_handlers or None,
-        webhooks=webhooks,
-        processes=processes,
-        poll_interval=poll_interval,
-        lease=lease,
-        grace=grace,
-        http_port=http_port,
-        log_format=log_format,
-        log_level=log_level,
-        database_url=database_url,
+        **{
+            n: (tuple(v) or None) if isinstance(v, list) else v
+            for n, v in given.items()
+        }
     )
     if not (settings.imports or settings.names_handlers):
         raise ConfigurationError(

@@ -136,46 +136,40 @@ def add(
     if options["metadata"]:
         arguments["metadata"] = json_object("--metadata", options["metadata"])
     is_different = ask(database_url, lambda c: schedules.schedule(c, arguments))
+    words = "is scheduled" if is_different else "was scheduled like that"
+    _told(name, words, as_json=as_json, is_different=is_different)
+
+
+def _told(name: str, words: str, *, as_json: bool, **fields: bool) -> None:
+    """Tell what became of a schedule."""
     if as_json:
-        print_json({"name": name, "is_different": is_different})
+        print_json({"name": name, **fields})
     else:
-        say(f"{name} {'is scheduled' if is_different else 'was scheduled like that'}")
+        say(f"{name} {words}")
 
 
 @app.command()
 def remove(name: Name, as_json: Json = False, database_url: Url = None) -> None:
     """End a schedule for good. Its jobs stay."""
-    was_there = ask(
-        database_url, lambda connection: schedules.unschedule(connection, name)
-    )
-    if as_json:
-        print_json({"name": name, "was_there": was_there})
-    else:
-        say(f"{name} {'is removed' if was_there else 'was not there'}")
+    was_there = ask(database_url, lambda c: schedules.unschedule(c, name))
+    words = "is removed" if was_there else "was not there"
+    _told(name, words, as_json=as_json, was_there=was_there)
 
 
 @app.command()
 def pause(name: Name, as_json: Json = False, database_url: Url = None) -> None:
     """Have a schedule fire nothing until it is resumed."""
-    was_running = ask(
-        database_url, lambda connection: schedules.pause(connection, name)
-    )
-    if as_json:
-        print_json({"name": name, "was_paused": not was_running})
-    else:
-        say(f"{name} {'is' if was_running else 'was'} paused")
+    was_running = ask(database_url, lambda c: schedules.pause(c, name))
+    words = "is paused" if was_running else "was paused"
+    _told(name, words, as_json=as_json, was_paused=not was_running)
 
 
 @app.command()
 def resume(name: Name, as_json: Json = False, database_url: Url = None) -> None:
     """End a schedule's pause. What it missed meanwhile is not made up."""
-    was_paused = ask(
-        database_url, lambda connection: schedules.resume(connection, name)
-    )
-    if as_json:
-        print_json({"name": name, "was_paused": was_paused})
-    else:
-        say(f"{name} {'is resumed' if was_paused else 'was not paused'}")
+    was_paused = ask(database_url, lambda c: schedules.resume(c, name))
+    words = "is resumed" if was_paused else "was not paused"
+    _told(name, words, as_json=as_json, was_paused=was_paused)
 
 
 @app.command("next")

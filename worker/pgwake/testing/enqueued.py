@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, TypedDict, Unpack
 
 from pgwake.errors import InvalidValueError
 from pgwake.jsontext import dumps
@@ -70,19 +70,17 @@ class Wanted:
         self,
         kind: str,
         payload: Mapping[str, Any] | None,
-        queue: str | None = None,
-        run_at: datetime | None = None,
-        delay: timedelta | float | None = None,
-        within: timedelta | float = 1.0,
+        **like: Unpack[Like],
     ) -> None:
-        if run_at is not None and run_at.tzinfo is None:
-            raise InvalidValueError(f"run_at={run_at}: give it a time zone")
         self.kind = kind
         self.payload = payload or {}
-        self.queue = queue
-        self.run_at = run_at
+        self.queue = like.get("queue")
+        self.run_at = like.get("run_at")
+        if self.run_at is not None and self.run_at.tzinfo is None:
+            raise InvalidValueError(f"run_at={self.run_at}: give it a time zone")
+        delay = like.get("delay")
         self.delay = None if delay is None else span("delay", delay)
-        self.within = span("within", within)
+        self.within = span("within", like.get("within", 1.0))
 
     def among(self, jobs: list[Enqueued]) -> list[Enqueued]:
         """Return the jobs that are so."""

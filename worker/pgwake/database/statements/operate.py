@@ -9,9 +9,7 @@ from pgwake.jsontext import JsonText
 _PEEK_JOBS = "select * from pgwake.peek_jobs($1, $2)"
 _EXPLAIN_JOB = "select pgwake.explain_job($1)"
 _LIST_FAILED = "select * from pgwake.list_failed($1, $2, $3, $4)"
-_RETRY_JOB = "select pgwake.retry_job($1)"
 _RETRY_FAILED = "select * from pgwake.retry_failed($1, $2, $3, $4, $5, $6, $7)"
-_CANCEL_JOB = "select pgwake.cancel_job($1)"
 _CANCEL_JOBS = "select * from pgwake.cancel_jobs($1, $2, $3, $4, $5, $6, $7)"
 _PURGE = "select pgwake.purge($1, $2, $3, $4, $5, $6, $7)"
 _PAUSE_QUEUE = """
@@ -83,11 +81,6 @@ async def list_failed(
     return [dict(row) for row in rows]
 
 
-async def retry_job(connection: Connection, job_id: int) -> None:
-    """Make a failed or cancelled job pending again."""
-    await connection.fetchval(_RETRY_JOB, job_id)
-
-
 async def retry_failed(
     connection: Connection,
     queue: str | None,
@@ -106,12 +99,6 @@ async def retry_failed(
             _RETRY_FAILED, queue, kind, fingerprint, limit, rate, patch, dry_run
         )
     ]
-
-
-async def cancel_job(connection: Connection, job_id: int) -> str:
-    """Cancel a job; what became of it."""
-    outcome: str = await connection.fetchval(_CANCEL_JOB, job_id)
-    return outcome
 
 
 async def cancel_jobs(

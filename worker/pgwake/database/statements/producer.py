@@ -146,6 +146,11 @@ def look(job_id: int) -> Question[Look]:
     return Question(_LOOK, str(job_id), lambda text: Look(**json.loads(text)))
 
 
+async def answer(connection: Connection, question: Question[T]) -> T:
+    """Ask on a connection of asyncpg."""
+    return question.read(await connection.fetchval(question.sql, question.argument))
+
+
 def _instant(text: str) -> datetime:
     return datetime.fromisoformat(json.loads(text))
 

@@ -4,6 +4,7 @@ So no number of a payload is rounded on its way, and no answer is built on a loo
 has leases to renew. Times are in the session's zone, which begin() sets to UTC.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -184,21 +185,10 @@ async def active_tasks(connection: Connection, queue: str | None, limit: int) ->
     return await _text(connection, _ACTIVE_TASKS, queue, limit)
 
 
-async def list_jobs(
-    connection: Connection,
-    *,
-    queue: str | None,
-    kind: str | None,
-    status: str | None,
-    worker: str | None,
-    unique_key: str | None,
-    before: int | None,
-    limit: int,
-) -> str:
-    """Return a page of jobs, the newest first, before an id."""
-    return await _text(
-        connection, _LIST_JOBS, queue, kind, status, worker, unique_key, before, limit
-    )
+async def list_jobs(connection: Connection, given: Mapping[str, Any]) -> str:
+    """Return a page of jobs, the newest first, after one; given: see ListJobs."""
+    names = ("queue", "kind", "status", "worker", "unique_key", "after", "limit")
+    return await _text(connection, _LIST_JOBS, *(given[name] for name in names))
 
 
 async def show_job(connection: Connection, job_id: int) -> str:

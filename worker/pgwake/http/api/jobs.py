@@ -105,19 +105,8 @@ class RetriedJob(Answer):
 
 
 async def _list(context: ApiContext, asked: Asked[ListJobs, None]) -> str:
-    given = asked.parameters
-    return await context.pool.read(
-        lambda c: web.list_jobs(
-            c,
-            queue=given.queue,
-            kind=given.kind,
-            status=given.status,
-            worker=given.worker,
-            unique_key=given.unique_key,
-            before=given.after,
-            limit=given.limit,
-        )
-    )
+    given = asked.parameters.model_dump()
+    return await context.pool.read(lambda c: web.list_jobs(c, given))
 
 
 async def _show(context: ApiContext, asked: Asked[OneJob, None]) -> str:

@@ -157,8 +157,9 @@ def _choice(name: str, value: object) -> str:
 def _number(name: str, value: Any) -> str:
     if not _is_number(value):
         raise InvalidArgumentError(f"{name} is {value!r}: use a number")
-    if name == "priority" and not -100 <= value <= 100:
-        raise InvalidArgumentError(f"priority is {value}: use -100 to 100")
+    low, high = OPTIONS[name].option.low, OPTIONS[name].option.high
+    if name == "priority" and not low <= value <= high:
+        raise InvalidArgumentError(f"priority is {value}: use {low} to {high}")
     return str(value)
 
 

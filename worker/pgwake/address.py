@@ -68,7 +68,7 @@ _LAST_BYTES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AddressRule:
     """What may be connected to: public addresses, and what is named.
 
     Args:

@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from pgwake.address import Rule
+from pgwake.address import AddressRule
 from pgwake.database.url import passwords, url_problem
 from pgwake.errors import ConfigurationError
 from pgwake.signing import parse_secrets
@@ -242,7 +242,7 @@ class Settings(BaseSettings):
     @field_validator("http_allow_private")
     @classmethod
     def _check_private(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        Rule.parse(value)
+        AddressRule.parse(value)
         return value
 
     @field_validator(

@@ -32,7 +32,7 @@ _NICKNAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueSchedule:
     """A schedule that is to be looked at, as due_schedules() answers."""
 
     name: str
@@ -79,7 +79,7 @@ def next_ticks(
     return [tick.astimezone(zone) for tick in islice(rising, count)]
 
 
-def plan(due: Due) -> tuple[list[datetime], datetime]:
+def plan(due: DueSchedule) -> tuple[list[datetime], datetime]:
     """Return the ticks to be fired now, in order, and the next one.
 
     Raises:
@@ -97,7 +97,7 @@ def plan(due: Due) -> tuple[list[datetime], datetime]:
     raise InvalidScheduleError(f"cron {due.cron!r} does not tick within 50 years")
 
 
-def _missed(due: Due) -> Iterator[datetime]:
+def _missed(due: DueSchedule) -> Iterator[datetime]:
     """Ticks up to now, the newest first; not all of them are since `since`."""
     if due.every is not None:
         last = (due.now - due.since) // due.every
@@ -105,7 +105,7 @@ def _missed(due: Due) -> Iterator[datetime]:
     return _falling(due.cron or "", _zone(due.timezone), due.now)
 
 
-def _coming(due: Due) -> Iterator[datetime]:
+def _coming(due: DueSchedule) -> Iterator[datetime]:
     """Ticks after now that are since `since`."""
     after = due.now if due.since <= due.now else due.since - _INSTANT
     if due.every is not None:

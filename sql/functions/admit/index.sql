@@ -8,7 +8,7 @@
 \ir admit_free_children.sql
 \ir admit_children.sql
 \ir admit_due_jobs.sql
-\ir admit_claim.sql
-\ir recheck_keys.sql
+\ir limit_claim.sql
+\ir flag_missed_keys.sql
 \ir flag_lost_children.sql
 \ir recheck_children.sql

@@ -56,7 +56,7 @@ begin
     errcode = 'lock_not_available',
     message = format('%s could not be locked within %s',
                      array_to_string(lock_tables.tables, ' and '), v_patience),
-    hint = coalesce('In the way: ' || pgwake.say_holders(v_tables) || '. ', '')
+    hint = coalesce('In the way: ' || pgwake.say_lock_holders(v_tables) || '. ', '')
       || 'Let these transactions end, or end them, and run it again: nothing has been changed.';
 end
 $$;

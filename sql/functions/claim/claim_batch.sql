@@ -13,7 +13,7 @@
 -- Always one row. jobs: in claim order, which is priority descending, run_at, id; all
 -- under one fresh lease_id. claimed_at: the queue's clock. A paused queue gives nothing.
 -- is_limited: it has max_running or a rate limit, so claim no more than can be run now;
--- see admit_claim. Jobs whose parents have ended are admitted first, and those with a
+-- see limit_claim. Jobs whose parents have ended are admitted first, and those with a
 -- concurrency key that has room: admit_children, admit_keyed_jobs.
 --
 -- next_run_at: null if count were claimed. Else the least run_at of what is left, or the
@@ -35,7 +35,7 @@
 --
 -- Raises PW003, and PW006 in a copy of the database: see adopt. Locks the jobs it takes
 -- (and one that had to make room for one that crashed), skips locked ones. Its parts, in
--- their order: admit_claim, admit_due_jobs, lock_due_jobs, start_jobs, left_due_at. They
+-- their order: limit_claim, admit_due_jobs, lock_due_jobs, start_jobs, left_due_at. They
 -- have its settings from it, since to set them again costs 10% of a claim of one job.
 -- For the policy rides queues_pkey, kinds_claim_idx and rechecks_due_idx.
 create or replace function pgwake.claim_batch(
@@ -86,7 +86,7 @@ begin
       and (octet_length(claim_batch.worker) between 1 and 512) is not false
       and (claim_batch.lease between interval '1 second' and interval '1 day') is not false) is not true
   then
-    perform pgwake.refuse_claim(claim_batch.queue, claim_batch.count, claim_batch.worker, claim_batch.lease);
+    perform pgwake.check_claim_arguments(claim_batch.queue, claim_batch.count, claim_batch.worker, claim_batch.lease);
   end if;
   if current_setting('pgwake.adopted', true) is distinct from pg_backend_pid()::text then
     perform pgwake.check_adopted();  -- once a session
@@ -144,7 +144,7 @@ begin
 
   if is_limited then
     select a.count, a.at, a.tokens, a.next_at into v_count, v_now, v_tokens, v_again_at
-    from pgwake.admit_claim(
+    from pgwake.limit_claim(
       claim_batch.queue, v_count, v_policy.max_running, v_policy.rate_limit, v_policy.rate_burst, v_now) as a;
     claimed_at := v_now;
     if v_count = 0 then

@@ -3,7 +3,7 @@
 \ir dead_bands.sql
 \ir check_cursor.sql
 \ir session_cursors.sql
-\ir refuse_claim.sql
+\ir check_claim_arguments.sql
 \ir next_resume_point.sql
 \ir lock_due_jobs.sql
 \ir start_jobs.sql
@@ -14,4 +14,4 @@
 \ir claim_jobs.sql
 \ir claim_next_job.sql
 \ir claim_or_wait.sql
-\ir next_suspect_at.sql
+\ir next_suspect_run_at.sql

@@ -79,7 +79,7 @@ begin
   ) as d
   where d.place <= 10;
 
-  if pgwake.next_suspect_at(v_loaded) < v_now - interval '15 minutes' then
+  if pgwake.next_suspect_run_at(v_loaded) < v_now - interval '15 minutes' then
     return query
     select 'suspect_waits', 'warning', j.id::text,
       format('the job %s of the queue %s crashed twice, and no quarantine has taken it for %s', j.id,

@@ -1,12 +1,12 @@
 -- What is wrong with an installation, and what to type.
-\ir diagnose_schema.sql
+\ir diagnose_installation.sql
 \ir diagnose_pins.sql
 \ir diagnose_server.sql
 \ir diagnose_wake_locks.sql
 \ir diagnose_locks.sql
 \ir diagnose_leases.sql
 \ir diagnose_children.sql
-\ir diagnose_leaves.sql
+\ir diagnose_retention.sql
 \ir diagnose_queues.sql
 \ir diagnose.sql
 \ir diagnose_worker.sql

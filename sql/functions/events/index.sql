@@ -6,5 +6,5 @@
 \ir watch.sql
 \ir unwatch.sql
 \ir announce.sql
-\ir ask_workers.sql
+\ir notify_cancellations.sql
 \ir send_webhooks.sql

@@ -1,7 +1,7 @@
 -- Why a job does not run, in words.
 \ir say_time.sql
 \ir say_name.sql
-\ir say_holders.sql
+\ir say_lock_holders.sql
 \ir say_jobs.sql
 \ir explain_key.sql
 \ir explain_parents.sql

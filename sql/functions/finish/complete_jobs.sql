@@ -39,7 +39,7 @@ declare
   v_hooked bigint[];
   v_events text[];
 begin
-  perform pgwake.check_leases(complete_jobs.job_ids, complete_jobs.lease_ids);
+  perform pgwake.check_batch_arguments(complete_jobs.job_ids, complete_jobs.lease_ids);
   if cardinality(complete_jobs.results) <> cardinality(complete_jobs.job_ids) then
     perform pgwake.raise_invalid(
       format('%s job ids but %s results', cardinality(complete_jobs.job_ids),

@@ -49,7 +49,7 @@ declare
   v_waiting_keys text[];
   v_events text[];
 begin
-  perform pgwake.check_leases(fail_jobs.job_ids, fail_jobs.lease_ids);
+  perform pgwake.check_batch_arguments(fail_jobs.job_ids, fail_jobs.lease_ids);
   if exists (
     select from unnest(array[
       cardinality(fail_jobs.errors), cardinality(fail_jobs.tracebacks), cardinality(fail_jobs.reasons),

@@ -1,6 +1,6 @@
 -- How an attempt ends, and how a worker keeps it until then.
 \ir append_error.sql
-\ir check_leases.sql
+\ir check_batch_arguments.sql
 \ir lease_outcome.sql
 \ir raise_outcome.sql
 \ir status_after_attempt.sql

@@ -14,7 +14,7 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 begin
-  perform pgwake.check_leases(lock_held_jobs.job_ids, lock_held_jobs.lease_ids);
+  perform pgwake.check_batch_arguments(lock_held_jobs.job_ids, lock_held_jobs.lease_ids);
   return array(
     select j.id
     from pgwake.jobs_live as j

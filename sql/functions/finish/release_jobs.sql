@@ -44,7 +44,7 @@ declare
   v_events text[];
   v_audience pgwake.audience := pgwake.get_audience();
 begin
-  perform pgwake.check_leases(release_jobs.job_ids, release_jobs.lease_ids);
+  perform pgwake.check_batch_arguments(release_jobs.job_ids, release_jobs.lease_ids);
   if release_jobs.reason is null
     or release_jobs.reason not in ('unstarted', 'snooze', 'shutdown', 'unknown_kind', 'refused')
   then
@@ -131,7 +131,7 @@ begin
     perform pgwake.flag_keys(v_waiting_queues, v_waiting_keys);
   end if;
   if v_unknown_kinds is not null then
-    perform pgwake.note_bounces(v_unknown_kinds);
+    perform pgwake.count_bounces(v_unknown_kinds);
   end if;
   perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
   perform pgwake.announce(v_events);

@@ -1,6 +1,6 @@
 -- Cancels a job. A waiting or pending one ends at once; a running one is asked to stop,
 -- and ends as cancelled when its worker has honoured it: the worker is told on channel
--- pgwake_cancel (see ask_workers), and its next extend_leases answers cancel_requested.
+-- pgwake_cancel (see notify_cancellations), and its next extend_leases answers cancel_requested.
 --
 -- Returns cancelled, cancel_requested, or the status of a job that had ended before:
 -- completed, failed, cancelled. Raises PW001 no such job. Waits for whoever has the job
@@ -25,7 +25,7 @@ begin
     update pgwake.jobs_live as j
     set cancel_requested_at = coalesce(j.cancel_requested_at, pgwake.now())
     where j.id = cancel_job.job_id;
-    perform pgwake.ask_workers(array[cancel_job.job_id], array[v_worker]);
+    perform pgwake.notify_cancellations(array[cancel_job.job_id], array[v_worker]);
     return 'cancel_requested';
   elsif v_status is not null then
     perform pgwake.end_job(cancel_job.job_id, 'cancelled');

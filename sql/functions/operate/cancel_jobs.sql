@@ -109,7 +109,7 @@ begin
   update pgwake.jobs_live as j
   set cancel_requested_at = coalesce(j.cancel_requested_at, v_now)
   where j.id = any (v_asked);
-  perform pgwake.ask_workers(v_asked, v_workers);
+  perform pgwake.notify_cancellations(v_asked, v_workers);
 
   with ended as (
     delete from pgwake.jobs_live as j where j.id = any (v_idle) returning j.*

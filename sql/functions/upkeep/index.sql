@@ -11,4 +11,4 @@
 \ir report_worker.sql
 \ir forget_worker.sql
 \ir forget_stale_reports.sql
-\ir note_bounces.sql
+\ir count_bounces.sql

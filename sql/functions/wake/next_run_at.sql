@@ -3,7 +3,7 @@
 -- recheck whether there is.
 --
 -- How long a consumer may sleep. Jobs with two crashes or more are left out, as in a
--- claim: see next_suspect_at. Steps through the priority bands in use; rides
+-- claim: see next_suspect_run_at. Steps through the priority bands in use; rides
 -- jobs_claim_idx and rechecks_due_idx. While claim_jobs keeps a cursor in this session
 -- it starts there too, and is not later than the next look from the head (see
 -- claim_batch). Raises PW003 for a cursor that is none.

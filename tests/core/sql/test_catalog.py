@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support import CHECKOUT, Connection
 from support.readme import function_files
-from support.sql.life import ADMIN
+from support.sql.every_call import ADMIN
 
 SIGNATURES = {
     "adopt": ("INOUT environment text, guard boolean, OUT identity text -> record"),
@@ -142,7 +142,7 @@ SIGNATURES = {
     "merge_patch": "target jsonb, patch jsonb -> jsonb",
     "mute": "queue text -> boolean",
     "next_run_at": "queue text -> timestamp with time zone",
-    "next_suspect_at": "queues text[] -> timestamp with time zone",
+    "next_suspect_run_at": "queues text[] -> timestamp with time zone",
     "note_schedule_problem": "name text, version text, problem text -> boolean",
     "now": "-> timestamp with time zone",
     "open_writers": "-> text[]",

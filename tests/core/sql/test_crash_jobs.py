@@ -128,7 +128,7 @@ async def test_a_suspect_is_found_by_quarantine_only_and_comes_back_after_succes
         await crash(db, job_id)
 
     assert (await claim_batch(db, 10))["ids"] == []
-    assert await call(db, "next_suspect_at", queues=["default"]) is not None
+    assert await call(db, "next_suspect_run_at", queues=["default"]) is not None
     taken = await claim_batch(db, 10, suspects=True)
     assert taken["ids"] == [job_id]
 

@@ -41,11 +41,11 @@ async def test_the_sequence_is_lifted_above_the_highest_id(
 ) -> None:
     before = await ended(db, 3) + await ended(db, 3, dead=True) + [await insert(db)]
     await lag(db)
-    (found,) = await rows(db, "diagnose_schema")
+    (found,) = await rows(db, "diagnose_installation")
     assert (found["check_name"], found["value"]) == ("ids_come_again", 6)
 
     await call(db, by, **({"step": "ids"} if by == "maintain" else {}))
-    assert await rows(db, "diagnose_schema") == []
+    assert await rows(db, "diagnose_installation") == []
     assert await insert(db) > max(before)
     assert await call(db, "maintain", step="ids") == {"ids": 0}
 

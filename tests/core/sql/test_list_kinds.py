@@ -19,7 +19,7 @@ async def report(db: Connection, worker: str, *names: str) -> None:
 
 
 async def note(db: Connection, *names: Any) -> None:
-    await call(db, "note_bounces", kinds=list(names))
+    await call(db, "count_bounces", kinds=list(names))
 
 
 async def test_kinds_of_live_workers_are_listed_with_how_many_handle_them(
@@ -69,7 +69,7 @@ async def test_bounces_are_counted_by_kind(db: Connection) -> None:
 
 async def test_nothing_to_note_notes_nothing(db: Connection) -> None:
     await note(db)
-    await call(db, "note_bounces", kinds=None)
+    await call(db, "count_bounces", kinds=None)
 
     assert await kinds(db) == {}
 

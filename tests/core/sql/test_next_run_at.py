@@ -1,4 +1,4 @@
-"""next_run_at and next_suspect_at: how long a consumer may sleep."""
+"""next_run_at and next_suspect_run_at: how long a consumer may sleep."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -32,14 +32,14 @@ async def next_run_at(db: Connection, **arguments: Any) -> datetime | None:
     return at
 
 
-async def next_suspect_at(db: Connection, *queues: str) -> datetime | None:
-    at: datetime | None = await call(db, "next_suspect_at", queues=list(queues))
+async def next_suspect_run_at(db: Connection, *queues: str) -> datetime | None:
+    at: datetime | None = await call(db, "next_suspect_run_at", queues=list(queues))
     return at
 
 
 async def test_an_empty_queue_has_none(db: Connection) -> None:
     assert await next_run_at(db) is None
-    assert await next_suspect_at(db, "default") is None
+    assert await next_suspect_run_at(db, "default") is None
 
 
 @pytest.mark.parametrize("hours", [[3, 1, 2], [1, 2, 3], [2, -1, 5], [-3, -5, 9]])
@@ -94,7 +94,7 @@ async def test_suspects_have_a_time_of_their_own(db: Connection) -> None:
     ordinary = await due_in(db, 2, crash_count=1)
 
     assert await next_run_at(db) == ordinary
-    assert await next_suspect_at(db, "default") == suspect
+    assert await next_suspect_run_at(db, "default") == suspect
 
 
 async def test_the_next_suspect_is_the_earliest_of_all_queues_asked_for(
@@ -104,34 +104,34 @@ async def test_the_next_suspect_is_the_earliest_of_all_queues_asked_for(
     b = await due_in(db, 2, queue="b", crash_count=7)
     await due_in(db, 1, queue="c", crash_count=2)
 
-    assert await next_suspect_at(db, "a", "b") == b
-    assert await next_suspect_at(db, "a") == a
-    assert await next_suspect_at(db) is None
-    assert await call(db, "next_suspect_at", queues=None) is None
+    assert await next_suspect_run_at(db, "a", "b") == b
+    assert await next_suspect_run_at(db, "a") == a
+    assert await next_suspect_run_at(db) is None
+    assert await call(db, "next_suspect_run_at", queues=None) is None
 
 
 async def test_a_suspect_that_can_not_be_claimed_now_is_none(db: Connection) -> None:
     suspect = await insert(db, crash_count=2)
     run_at = (await job(db, suspect))["run_at"]
-    assert await next_suspect_at(db, "default") == run_at
+    assert await next_suspect_run_at(db, "default") == run_at
 
     until = run_at + timedelta(hours=1)
     await set_queue(db, paused_until=until)
-    assert await next_suspect_at(db, "default") == until
+    assert await next_suspect_run_at(db, "default") == until
     await call(db, "pause_queue")
-    assert await next_suspect_at(db, "default") is None
+    assert await next_suspect_run_at(db, "default") is None
     await call(db, "resume_queue")
 
     await set_queue(db, max_running=1)
     await insert(db, priority=1)
     (held,) = await claim(db)
-    assert await next_suspect_at(db, "default") is None
+    assert await next_suspect_run_at(db, "default") is None
     await call(db, "complete_job", **pair(held))
-    assert await next_suspect_at(db, "default") == run_at
+    assert await next_suspect_run_at(db, "default") == run_at
 
     await set_queue(db, max_running=None, rate_limit=0.001)
     await insert(db, priority=1)
     await claim(db)
-    rate_at = await next_suspect_at(db, "default")
+    rate_at = await next_suspect_run_at(db, "default")
     assert rate_at is not None
     assert rate_at > run_at + timedelta(minutes=15)

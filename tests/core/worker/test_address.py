@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pgwake import Discard, Settings
-from pgwake.address import Rule
+from pgwake.address import AddressRule
 from pgwake.kinds.http import HttpClient
 from support.worker.receiver import Receiver
 
@@ -90,17 +90,17 @@ NOT_PUBLIC = [
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_are_allowed(address: str) -> None:
-    assert Rule().allows("a.example", ip_address(address))
+    assert AddressRule().allows("a.example", ip_address(address))
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_other_addresses_are_refused_unless_all_are_allowed(address: str) -> None:
-    assert not Rule().allows("a.example", ip_address(address))
-    assert Rule.parse(["true"]).allows("a.example", ip_address(address))
+    assert not AddressRule().allows("a.example", ip_address(address))
+    assert AddressRule.parse(["true"]).allows("a.example", ip_address(address))
 
 
 def test_networks_and_hosts_can_be_allowed() -> None:
-    rule = Rule.parse(["10.1.0.0/16", "::1", "Hooks.Internal"])
+    rule = AddressRule.parse(["10.1.0.0/16", "::1", "Hooks.Internal"])
 
     assert rule.allows("a.example", ip_address("10.1.2.3"))
     assert rule.allows("a.example", ip_address("::ffff:10.1.2.3"))
@@ -114,12 +114,12 @@ def test_networks_and_hosts_can_be_allowed() -> None:
 @pytest.mark.parametrize("word", ["10.0.0.0/33", "10.0.0.1/8", "http://a", "a b", "*"])
 def test_what_is_neither_network_nor_host_is_told(word: str) -> None:
     with pytest.raises(ValueError, match="networks"):
-        Rule.parse([word])
+        AddressRule.parse([word])
 
 
-async def refused(host: str, port: int = 80, rule: Rule | None = None) -> str:
+async def refused(host: str, port: int = 80, rule: AddressRule | None = None) -> str:
     """What is said of a host that may not be connected to."""
-    async with HttpClient(Settings.load(), rule or Rule()) as client:
+    async with HttpClient(Settings.load(), rule or AddressRule()) as client:
         with pytest.raises(Discard) as caught:
             await client.post(f"http://{host}:{port}/", "1", b"{}")
     return str(caught.value)
@@ -161,14 +161,16 @@ async def test_every_way_to_write_a_private_host_is_refused(host: str) -> None:
 )
 async def test_a_url_that_programs_read_differently_is_refused(url: str) -> None:
     for posted in (url, url.replace("a.example", "localhost")):
-        async with HttpClient(Settings.load(), Rule(allows_private=True)) as client:
+        async with HttpClient(
+            Settings.load(), AddressRule(allows_private=True)
+        ) as client:
             with pytest.raises(Discard, match="the URL can't be used"):
                 await client.post(posted, "1", b"{}")
 
 
 async def test_no_redirect_is_followed_to_such_a_url() -> None:
     settings = Settings.load(http_redirects=True)
-    rule = Rule(allows_private=True)
+    rule = AddressRule(allows_private=True)
     with Receiver().serve() as receiver:
         for place in (
             rf"http://a.example\@127.0.0.1:{receiver.port}/",
@@ -195,7 +197,7 @@ async def test_a_name_is_connected_to_at_the_address_that_was_checked(
 
     with Receiver().serve("127.0.0.1") as first:
         monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
-        rule = Rule.parse(["127.0.0.2"])
+        rule = AddressRule.parse(["127.0.0.2"])
         async with HttpClient(Settings.load(), rule) as client:
             # Nobody listens at 127.0.0.2.
             with pytest.raises(Exception, match="ConnectError"):
@@ -218,7 +220,7 @@ async def test_of_several_addresses_those_that_are_refused_are_left_out(
     with Receiver().serve("127.0.0.1") as refused, Receiver().serve("127.0.0.2") as ok:
         monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
         # The first that is allowed does not answer, the second does.
-        rule = Rule.parse(["127.0.0.2", "127.0.0.3"])
+        rule = AddressRule.parse(["127.0.0.2", "127.0.0.3"])
         async with HttpClient(Settings.load(), rule) as client:
             await client.post(f"http://many.example:{ok.port}/", "1", b"{}")
     assert [post.headers["host"] for post in ok.posted] == [f"many.example:{ok.port}"]

@@ -9,7 +9,7 @@ import pytest
 
 from pgwake.database.embedded import EmbeddedServer
 from support import Connect, Connection
-from support.sql.copies import clone
+from support.sql.database_copies import clone
 from support.sql.helpers import call, claim, insert, running
 from support.worker.processes import Answer, Pgwake
 

@@ -7,7 +7,7 @@ from pgwake.database.statements.claim import claim_batch
 from pgwake.engine.ends import Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
-from pgwake.engine.progress import Reports
+from pgwake.engine.progress import ProgressReports
 from pgwake.jobs.attempt import Attempt
 from pgwake.observe.joblog import JobLog
 from pgwake.observe.metrics import Metrics
@@ -28,7 +28,7 @@ async def test_a_completion_does_not_wait_for_failures_that_came_before(
     claim = await session.call(lambda c: claim_batch(c, "default", 601, "w1", None))
     *bad, good = Attempt.from_claim(claim, monotonic())
     telemetry = Telemetry(Metrics([]), JobLog(0))
-    finisher = Finisher(session, HeldJobs(), telemetry, Reports(session))
+    finisher = Finisher(session, HeldJobs(), telemetry, ProgressReports(session))
     try:
         for job in bad:
             finisher.fail(job, "down", retryable=False)

@@ -344,7 +344,7 @@ async def test_kinds_that_come_back_unhandled_are_named_under_the_statistics(
     pgwake: Pgwake, connection: Connection
 ) -> None:
     await insert(connection)
-    await call(connection, "note_bounces", kinds=["typo\x1b", "noop"])
+    await call(connection, "count_bounces", kinds=["typo\x1b", "noop"])
     await report(connection)
     answer = await pgwake("stats")
 

@@ -5,7 +5,7 @@ from typing import Any
 from pgwake import Job, Registry
 from support import Connection
 from support.sql.helpers import call, insert, pair
-from support.worker.accounts import run
+from support.worker.balance import run
 from support.worker.helpers import embedded, ended
 
 

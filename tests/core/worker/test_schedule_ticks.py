@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pgwake import InvalidScheduleError, next_ticks
-from pgwake.ticks import Due, _falling, _rising, plan
+from pgwake.ticks import DueSchedule, _falling, _rising, plan
 
 DAY = timedelta(days=1)
 QUARTER = timedelta(minutes=15)
@@ -29,7 +29,7 @@ def ticks(cron: str, zone: str, start: datetime, span: timedelta) -> list[str]:
     return [f"{tick:%m-%d %H:%M %z}" for tick in found]
 
 
-def due(**changes: object) -> Due:
+def due(**changes: object) -> DueSchedule:
     fields = {
         "name": "s",
         "version": "1",
@@ -43,7 +43,7 @@ def due(**changes: object) -> Due:
         "until": NOW + timedelta(seconds=2),
         **changes,
     }
-    return Due(**fields)  # type: ignore[arg-type]
+    return DueSchedule(**fields)  # type: ignore[arg-type]
 
 
 def test_a_time_that_is_skipped_ticks_once_as_soon_as_the_clock_is_past_it() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.soak import report
-from lab.soak.lines import LINES, MB, Of
+from lab.soak.measures import LINES, MB, Of
 from lab.soak.run import Plan, run
 from lab.soak.sample import Process, Sample
 from lab.soak.verdict import Tolerance, grows, slope

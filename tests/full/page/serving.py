@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pgwake import Settings
-from pgwake.http.serve import Web
+from pgwake.http.standalone import StandaloneServer
 from support import PATIENCE, free_port
 from support.worker.processes import clean_environment
 
@@ -32,7 +32,7 @@ class Site:
         }
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._web: Web | None = None
+        self._web: StandaloneServer | None = None
 
     def start(self, **settings: object) -> None:
         """Start it, perhaps with other settings than before; wait until it is ready."""
@@ -49,7 +49,7 @@ class Site:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._web = Web(Settings.load(**self._settings), "tests")
+        self._web = StandaloneServer(Settings.load(**self._settings), "tests")
         await self._web.run()
 
     def stop(self) -> None:

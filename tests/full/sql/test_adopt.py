@@ -10,7 +10,7 @@ import pytest
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from support import Connect, Connection
-from support.sql.copies import clone, restore
+from support.sql.database_copies import clone, restore
 from support.sql.fixtures import fixture
 from support.sql.helpers import call, claim, insert, pair, refused, row_count, running
 

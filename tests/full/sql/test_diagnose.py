@@ -202,8 +202,8 @@ async def test_what_belongs_to_somebody_else_is_found(
     admin = await connect(admin_url)
     await admin.execute(f"alter {what} owner to postgres")
 
-    row = await finding(admin, "owner_differs", group="diagnose_schema")
-    await mend(admin, row, group="diagnose_schema")
+    row = await finding(admin, "owner_differs", group="diagnose_installation")
+    await mend(admin, row, group="diagnose_installation")
 
 
 async def test_a_hook_without_a_search_path_is_found_once(db: Connection) -> None:
@@ -239,7 +239,7 @@ async def test_a_server_without_autovacuum_is_found(
     admin = await connect(admin_url)
 
     async def is_seen() -> bool:
-        return bool(await found(db, group="diagnose_schema"))
+        return bool(await found(db, group="diagnose_installation"))
 
     async def is_gone() -> bool:
         return not await is_seen()
@@ -248,7 +248,7 @@ async def test_a_server_without_autovacuum_is_found(
     try:
         await admin.execute("select pg_reload_conf()")
         await wait_for(is_seen)
-        row = await finding(db, "autovacuum_off", group="diagnose_schema")
+        row = await finding(db, "autovacuum_off", group="diagnose_installation")
     finally:
         await admin.execute("alter system reset autovacuum")
         await admin.execute("select pg_reload_conf()")

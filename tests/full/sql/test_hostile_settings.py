@@ -5,7 +5,7 @@ from contextlib import suppress
 import psycopg
 from psycopg.types.string import TextLoader
 
-from support.sql.life import Login, Session, live, rows_of_jobs
+from support.sql.every_call import Login, Session, live, rows_of_jobs
 
 # From PostgreSQL 19 on there are no strings but the standard's, which it says.
 STRINGS = {"standard_conforming_strings": "off", "escape_string_warning": "off"}

@@ -75,7 +75,7 @@ INDEXES = {KEY, "jobs_claim_idx", "jobs_live_pkey"}
 CASES = {
     "claim 1": Case("from pgwake.claim_batch('default', 1)", INDEXES, 700),
     "claim 50": Case("from pgwake.claim_batch('default', 50)", INDEXES, 3000),
-    "upkeep": Case("pgwake.recheck_keys(5)", INDEXES, 500),
+    "upkeep": Case("pgwake.flag_missed_keys(5)", INDEXES, 500),
 }
 
 
@@ -159,6 +159,6 @@ async def test_a_queue_without_keys_pays_three_buffers_for_them(db: Connection) 
     without = await buffers(db, "claim_batch", **arguments)
     await insert(db, queue="other", concurrency_key="a")
     assert await buffers(db, "claim_batch", **arguments) <= without + 3
-    assert await call(db, "recheck_keys") == 0
+    assert await call(db, "flag_missed_keys") == 0
     (job,) = await claim(db)
     await call(db, "complete_jobs", **pairs(job))

@@ -75,8 +75,8 @@ CASES = {
         f"next_run_at of {queue}": Case(f"pgwake.next_run_at('{queue}')", {CLAIM}, 100)
         for queue in QUEUES
     },
-    "next_suspect_at": Case(
-        f"pgwake.next_suspect_at(string_to_array('{' '.join(QUEUES)}', ' '))",
+    "next_suspect_run_at": Case(
+        f"pgwake.next_suspect_run_at(string_to_array('{' '.join(QUEUES)}', ' '))",
         {CLAIM, LEASE},
         100,
     ),

@@ -15,7 +15,7 @@ from support import (
     make_logins,
     psql,
 )
-from support.sql.life import live
+from support.sql.every_call import live
 
 ROLES = str(CHECKOUT / "sql" / "roles.sql")
 MEMBERS = """

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from pgwake.database.embedded import EmbeddedServer
 from support import CHECKOUT, OWNER, Connection, RoleUrl, psql
-from support.sql.life import (
+from support.sql.every_call import (
     ADMIN,
     PRODUCER,
     WORKER,
@@ -225,7 +225,7 @@ def test_a_publication_of_all_tables_refuses_no_statement(
     session: Login, admin_url: str
 ) -> None:
     with psycopg.connect(admin_url, autocommit=True) as owner:
-        found = "select check_name, fix from pgwake.diagnose_schema()"
+        found = "select check_name, fix from pgwake.diagnose_installation()"
         owner.execute("set client_min_messages = error")  # wal_level is replica
         owner.execute("create publication everything for all tables")
         live(session("app_producer"), session("app_worker"), session("app_admin"))

@@ -6,7 +6,7 @@ import psycopg
 from psycopg import sql
 
 from support import OWNER
-from support.sql.life import ADMIN, Login, Session, live
+from support.sql.every_call import ADMIN, Login, Session, live
 
 # Whatever runs it says as whom.
 CANARY = """

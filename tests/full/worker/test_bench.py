@@ -11,7 +11,7 @@ import pytest
 from pgwake.cli import main as cli
 from pgwake.cli.bench import history
 from pgwake.cli.bench.command import compare
-from pgwake.cli.bench.history import Record, verdict
+from pgwake.cli.bench.history import BenchRun, verdict
 from pgwake.database.statements.install import get_adoption
 from pgwake.errors import InvalidArgumentError, PgwakeError
 from support import PATIENCE, Connection, wait_for
@@ -35,7 +35,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "pgwake" / "bench"
 
 
-def record(*values: float, name: str = "commit_ms", **changes: object) -> Record:
+def record(*values: float, name: str = "commit_ms", **changes: object) -> BenchRun:
     fields = {
         "at": AT,
         "pgwake": "1",
@@ -44,7 +44,7 @@ def record(*values: float, name: str = "commit_ms", **changes: object) -> Record
         "jobs": 1,
         "figures": {name: values},
     }
-    return Record.model_validate({**fields, **changes})
+    return BenchRun.model_validate({**fields, **changes})
 
 
 async def test_it_shows_every_figure_compares_and_leaves_nothing(

@@ -13,7 +13,7 @@ from pgwake import Job, Registry
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.jobs.registry import WEBHOOK_KIND
 from support import Connect, Connection, wait_for
-from support.sql.copies import restore
+from support.sql.database_copies import restore
 from support.sql.helpers import call, insert, rows, set_queue
 from support.worker.helpers import ended
 from support.worker.processes import Pgwake

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from pgwake import Job, Registry
 from pgwake.engine import quarantine
-from pgwake.names import new_worker_name
 from pgwake.supervise.supervisor import Supervisor
+from pgwake.worker_names import new_worker_name
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert
 from support.worker.helpers import (

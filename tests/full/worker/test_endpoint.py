@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pgwake import Discard, Retry, Settings, Snooze, __version__
-from pgwake.address import Rule
+from pgwake.address import AddressRule
 from pgwake.kinds.http import HttpClient
 from support import Connection, free_port
 from support.sql.helpers import call, insert
@@ -27,7 +27,7 @@ from support.worker.processes import StartProcess
 from support.worker.receiver import Receiver
 
 SECRETS = [base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]
-ANYWHERE = Rule(allows_private=True)
+ANYWHERE = AddressRule(allows_private=True)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def client() -> AsyncIterator[HttpClient]:
         yield client
 
 
-async def post(url: str, rule: Rule = ANYWHERE, **settings: Any) -> Any:
+async def post(url: str, rule: AddressRule = ANYWHERE, **settings: Any) -> Any:
     """Post with a client of its own."""
     async with HttpClient(Settings.load(**settings), rule) as client:
         return await client.post(url, "7", b"{}")
@@ -207,7 +207,7 @@ async def test_a_redirect_goes_where_the_rule_allows_only() -> None:
     with Receiver().serve() as outside, inside.serve():
         url = outside.answer("/", 307, location=inside.url)
         with pytest.raises(Discard, match="localhost has no public address"):
-            await post(url, Rule.parse([], ["127.0.0.1"]), http_redirects=True)
+            await post(url, AddressRule.parse([], ["127.0.0.1"]), http_redirects=True)
     assert inside.posted == []
 
 

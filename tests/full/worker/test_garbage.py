@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from pgwake import Job, Registry, Retry
-from pgwake.jobs.problem import ReportedError
+from pgwake.jobs.handler_errors import ReportedError
 from support import Connection, wait_for
 from support.sql.helpers import insert
 from support.worker import process_handlers

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgwake import Registry
-from pgwake.database.statements.upkeep import Crashed
+from pgwake.database.statements.upkeep import CrashCount
 from pgwake.observe.metrics import Metrics
 from support import Connection, free_port, wait_for
 from support.sql.helpers import insert, set_queue
@@ -171,7 +171,7 @@ def test_series_are_bounded_whatever_kinds_arrive() -> None:
     metrics = Metrics(["known"])
     before = len(metrics.render().splitlines())
     for n in range(1000):
-        metrics.crashed(Crashed("default", f"kind-{n}", 1, 0, 0))
+        metrics.crashed(CrashCount("default", f"kind-{n}", 1, 0, 0))
     after = Samples(metrics.render())
 
     assert after.label_values("pgwake_jobs_crashed", "kind") == {"(unknown)"}
@@ -180,7 +180,7 @@ def test_series_are_bounded_whatever_kinds_arrive() -> None:
 
 def test_metrics_can_be_made_any_number_of_times() -> None:
     first, second = Metrics(["a"]), Metrics(["a"])
-    first.crashed(Crashed("default", "a", 2, 0, 0))
+    first.crashed(CrashCount("default", "a", 2, 0, 0))
 
     assert Samples(first.render()).total("pgwake_jobs_crashed") == 2
     assert Samples(second.render()).total("pgwake_jobs_crashed") == 0

@@ -14,7 +14,7 @@ from pgwake import Worker
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from support import OWNER, Connect, Connection, database_url
-from support.sql.copies import clone
+from support.sql.database_copies import clone
 from support.sql.helpers import call, claim, insert, insert_many, pair, row_count
 from support.worker.helpers import all_ended, asleep, embedded, ended, insert_some
 from support.worker.metrics import Samples, wakeups

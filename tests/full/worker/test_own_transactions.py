@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from pgwake import Job, Registry
 from support import Connect, Connection, wait_for
 from support.sql.helpers import call, insert, job
-from support.worker.accounts import create_account, total
+from support.worker.balance import create_account, total
 from support.worker.helpers import Row, embedded, ended, reasons
 from support.worker.metrics import Samples
 

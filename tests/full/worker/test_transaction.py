@@ -20,7 +20,7 @@ from pgwake import (
 )
 from support import Connect, Connection, wait_for
 from support.sql.helpers import call, insert, job, status, sweep
-from support.worker.accounts import ADD, balance, create_account, run, total
+from support.worker.balance import ADD, balance, create_account, run, total
 from support.worker.helpers import embedded, ended, reasons
 
 

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from pgwake import Job, Registry
-from pgwake.engine.service import Service
+from pgwake.engine.job_services import JobServices
 from support import Connection, wait_for
 from support.sql.helpers import insert
-from support.worker.accounts import ADD, balance, create_account, run, total
+from support.worker.balance import ADD, balance, create_account, run, total
 from support.worker.helpers import embedded, ended
 
 
@@ -226,7 +226,7 @@ async def test_a_session_that_dies_as_it_is_given_back_disturbs_nobody(
     database: str,
 ) -> None:
     unused: Any = None
-    service = Service(database, "pgwake:test", 5, 10, unused, unused)
+    service = JobServices(database, "pgwake:test", 5, 10, unused, unused)
     try:
         with psycopg.connect(database, autocommit=True) as killer:
             # It may be any turn of the loop at which its last words are read.

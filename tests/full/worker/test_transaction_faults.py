@@ -17,7 +17,7 @@ from pgwake.database.embedded import EmbeddedServer
 from support import Connection, wait_for
 from support.relay import Relay
 from support.sql.helpers import insert, job
-from support.worker.accounts import total
+from support.worker.balance import total
 from support.worker.helpers import all_ended, embedded, ended, insert_some
 from support.worker.paying import PAY, SCHEMA
 from support.worker.processes import Diary, StartProcess

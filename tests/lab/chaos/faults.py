@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from pgwake.database.embedded import EmbeddedServer, StopMode
-from pgwake.names import application_name, handlers_application_name
+from pgwake.worker_names import application_name, handlers_application_name
 
 from .crew import LEASE_SECONDS
 from .disk import SmallDisk

@@ -6,7 +6,7 @@ from time import monotonic
 
 from pgwake.database.connection import Connection
 from pgwake.database.session import Session
-from pgwake.pause import pause
+from pgwake.sleep import pause
 
 from .run import KIND, Run
 

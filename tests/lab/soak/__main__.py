@@ -29,12 +29,12 @@ from rich.console import Console
 
 from lab.chaos.account import Account
 from lab.chaos.faults import FAULTS, obstacle
+from lab.soak.measures import LINES
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from pgwake.errors import EXIT_USAGE
 
 from . import report
-from .lines import LINES
 from .mix import MixAccount
 from .run import Outcome, Plan, run
 

@@ -13,7 +13,7 @@ from time import monotonic
 
 from pgwake.database.connection import Connection
 from pgwake.database.session import Session
-from pgwake.pause import pause
+from pgwake.sleep import pause
 
 RETENTION = timedelta(minutes=1)
 TICK = timedelta(seconds=5)

@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from .lines import LINES, MB, Line, Unit
+from lab.soak.measures import LINES, MB, Measure, Unit
+
 from .sample import Process, Sample
 from .verdict import Point, grows, slope
 
@@ -54,7 +55,7 @@ def findings(samples: Sequence[Sample], seconds: float) -> list[Finding]:
 
 
 def _find(
-    name: str, line: Line, samples: Sequence[Sample], seconds: float
+    name: str, line: Measure, samples: Sequence[Sample], seconds: float
 ) -> Finding | None:
     warm_up = WARM_UP * seconds
     series: list[list[Point]]
@@ -144,7 +145,7 @@ def as_table(found: Iterable[Finding]) -> Table:
     return table
 
 
-def _verdict(one: Finding, line: Line) -> str:
+def _verdict(one: Finding, line: Measure) -> str:
     fine = "below its ceiling" if line.has_ceiling else "flat"
     said = {True: "GROWS", False: fine, None: "too short"}[one.grows]
     return said if line.of == "run" else f"{said} ({one.judged} of {one.of})"

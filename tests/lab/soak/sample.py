@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import asyncpg
 
+from lab.soak.measures import Of
 from pgwake.cli.bench.measure import stat_fields
 from pgwake.database.connection import Connection
-
-from .lines import Of
 
 # Counts of ended jobs are those of the statistics, which cost the same at any history.
 _ASK = """

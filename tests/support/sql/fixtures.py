@@ -16,7 +16,7 @@ import pytest_asyncio
 from pgwake.database.embedded import EmbeddedServer
 from support import Connect, Connection, RoleUrl
 from support.clones import cloned
-from support.sql.life import Login, Session
+from support.sql.every_call import Login, Session
 from support.sql.shared import SharedDatabase
 
 fixture = functools.partial(pytest_asyncio.fixture, loop_scope="module")

@@ -62,24 +62,24 @@ async def shown(worker: Worker, condition: Callable[[Samples], bool]) -> Samples
     return Samples(worker.metrics.render())
 
 
-class Page(NamedTuple):
+class HttpResponse(NamedTuple):
     """An answer by HTTP."""
 
     status: int
     text: str
 
 
-def fetch_blocking(port: int, path: str) -> Page:
+def fetch_blocking(port: int, path: str) -> HttpResponse:
     """Ask a worker by HTTP, and block the loop meanwhile."""
     connection = HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
-        return Page(answer.status, answer.read().decode())
+        return HttpResponse(answer.status, answer.read().decode())
     finally:
         connection.close()
 
 
-async def fetch(port: int, path: str) -> Page:
+async def fetch(port: int, path: str) -> HttpResponse:
     """Ask a worker by HTTP."""
     return await asyncio.to_thread(fetch_blocking, port, path)

@@ -30,7 +30,7 @@ from pgwake.cli.output import (
 )
 from pgwake.cli.tables import Row
 from pgwake.database.connection import Connection
-from pgwake.database.statements import producer, stats
+from pgwake.database.statements import produce, stats
 from pgwake.database.statements.claim import next_run_at
 from pgwake.database.statements.operate import explain_job, peek_jobs
 from pgwake.database.statements.stats import get_job
@@ -68,8 +68,8 @@ def enqueue(
     text = sys.stdin.read() if payload == "-" else payload
     fields = json.loads(json_object("the payload", text))
     job = NewJob(kind, fields, **job_options(options))
-    question = producer.enqueue(job.as_json(), SQL_TYPES)
-    job_id = ask(database_url, lambda c: producer.answer(c, question))
+    question = produce.enqueue(job.as_json(), SQL_TYPES)
+    job_id = ask(database_url, lambda c: produce.answer(c, question))
     typer.echo(json.dumps({"id": job_id}) if as_json else job_id)
 
 

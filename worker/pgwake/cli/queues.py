@@ -26,7 +26,7 @@ from pgwake.cli.output import (
     show_jobs,
     wrong_usage,
 )
-from pgwake.cli.tables import Row, Wide, cell, printable, progress_cell, table
+from pgwake.cli.tables import FittingTable, Row, cell, printable, progress_cell, table
 from pgwake.database.connection import Connection
 from pgwake.database.statements.operate import (
     get_limits,
@@ -395,7 +395,7 @@ def _unhandled(kinds: list[str]) -> Text:
     )
 
 
-def _stats_table(rows: list[Row]) -> Wide:
+def _stats_table(rows: list[Row]) -> FittingTable:
     counts = ("pending", "scheduled", "waiting", "running", "failed")
     shown = [
         {
@@ -418,7 +418,7 @@ def _stats_table(rows: list[Row]) -> Wide:
     for row in shown:
         row.update({n: f"{row[n]:,}" for n in (*counts, "completed")})
     spare = (*idle, "run ms", "queued ms", "oldest", "waiting", "scheduled")
-    return Wide(shown, right=[*shown[0]][1:], spare=spare)
+    return FittingTable(shown, right=[*shown[0]][1:], spare=spare)
 
 
 def _progress_table(jobs: list[Row]) -> list[RenderableType]:

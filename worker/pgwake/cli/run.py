@@ -4,7 +4,7 @@ import asyncio
 import sys
 from typing import Annotated, Any
 
-from pgwake import names
+from pgwake import worker_names
 from pgwake.cli.options import LogFormat, LogLevel, setting, takes
 from pgwake.cli.output import Url
 from pgwake.errors import ConfigurationError
@@ -82,7 +82,7 @@ def run(**given: Any) -> None:
             "no handlers: name the modules that have them (--import MODULE, or "
             "PGWAKE_IMPORTS), or kinds with --http or --exec"
         )
-    name = f"supervisor:{names.new_worker_name()}"
+    name = f"supervisor:{worker_names.new_worker_name()}"
     logs.configure(settings, warns=True, worker=name)
     code = asyncio.run(Supervisor(settings).run())
     logs.flush(LOG_SECONDS)

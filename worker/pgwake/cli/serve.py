@@ -4,10 +4,10 @@ import asyncio
 import signal
 from typing import Annotated
 
-from pgwake import names
+from pgwake import worker_names
 from pgwake.cli.options import LogFormat, LogLevel, setting
 from pgwake.cli.output import Url
-from pgwake.http.serve import Web
+from pgwake.http.standalone import StandaloneServer
 from pgwake.observe import logs
 from pgwake.settings import Settings
 from pgwake.supervise.main import run_loop
@@ -41,11 +41,11 @@ def serve(
         log_level=log_level,
         database_url=database_url,
     )
-    name = names.new_worker_name()
+    name = worker_names.new_worker_name()
     logs.configure(settings, warns=True, worker=f"serve:{name}")
 
     async def run() -> None:
-        web = Web(settings, name)
+        web = StandaloneServer(settings, name)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, web.stop)

@@ -21,7 +21,7 @@ GAP = 2  # characters between columns
 BAR = 10  # characters of a bar
 
 
-class Wide:
+class FittingTable:
     """A table.
 
     On a terminal that is too narrow for it, some columns are left out and one is cut.
@@ -102,12 +102,12 @@ class Wide:
 
 def table(
     rows: Sequence[Row], *, spare: Sequence[str] = (), cut: str | None = None
-) -> Wide:
+) -> FittingTable:
     """Return a table with a column for each that has a value in some row."""
     names = [n for n in rows[0] if any(row[n] is not None for row in rows)]
     right = [name for name in names if all(_is_number(row[name]) for row in rows)]
     shown = [{name: row[name] for name in names} for row in rows]
-    return Wide(shown, right=right, spare=spare, cut=cut)
+    return FittingTable(shown, right=right, spare=spare, cut=cut)
 
 
 def _is_number(value: Any) -> bool:

@@ -32,7 +32,7 @@ _lost_at: dict[str, float] = {}
 _GONE = ("08", "57P", "25006")  # connection, operator, read-only
 
 
-class Fault(NamedTuple):
+class Outage(NamedTuple):
     """Why a session has no answer: since when, on the monotonic clock, and SQLSTATE."""
 
     since: float
@@ -70,7 +70,7 @@ class Session:
         self.role = role
         self.up_since: float | None = None
         self.answered_at: float | None = None
-        self.fault: Fault | None = None
+        self.fault: Outage | None = None
         self.failed_at: float | None = None
         self.cut_pid: int | None = None
         self.dsn = dsn
@@ -158,7 +158,7 @@ class Session:
             _lost_at[self.dsn] = self.failed_at
         self.close()
         since = self.failed_at if self.fault is None else self.fault.since
-        self.fault = Fault(since, code or None)
+        self.fault = Outage(since, code or None)
         report = log.warning if failures == 1 else log.debug
         report(
             "session failed",

@@ -15,8 +15,8 @@ from pgwake.database.connection import (
     describe,
 )
 from pgwake.database.pooler import check_listening
-from pgwake.database.statements import producer
-from pgwake.pause import pause
+from pgwake.database.statements import produce
+from pgwake.sleep import pause
 
 log = structlog.get_logger()
 
@@ -84,7 +84,7 @@ class StatusListener:
             connection.add_termination_listener(lambda _: lost.set())
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await connection.add_listener(CHANNEL, self._pass_on)
-                await producer.watch(connection)
+                await produce.watch(connection)
             self.is_heard = True
             self._tell(True)
             while not await pause(lost, PING_SECONDS):

@@ -7,22 +7,22 @@ from functools import partial
 
 import anyio
 
-from pgwake import names
+from pgwake import worker_names
 from pgwake.database.session import Session
-from pgwake.engine.calls import Calls
+from pgwake.engine.attempts.calls import Calls
 from pgwake.engine.claimer import Claimer
 from pgwake.engine.ends import Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
+from pgwake.engine.job_services import JobServices
 from pgwake.engine.lifeline.renewal import renewal_interval
 from pgwake.engine.lifeline.thread import Lifeline
 from pgwake.engine.mailbox import Mailbox
-from pgwake.engine.progress import Reports
+from pgwake.engine.progress import ProgressReports
 from pgwake.engine.quarantine import Quarantine
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.engine.report import WorkerReport
-from pgwake.engine.runner import Runner
-from pgwake.engine.service import Service
+from pgwake.engine.attempts.runner import Runner
 from pgwake.engine.unanswered import UnansweredClaims
 from pgwake.engine.upkeep import Upkeep
 from pgwake.http.context import ApiContext
@@ -77,7 +77,7 @@ class Assembly:
 
         self.held_jobs = HeldJobs()
         self._job_log = JobLog(settings.log_jobs_per_second)
-        self.reports = Reports(self._ends)
+        self.reports = ProgressReports(self._ends)
         self.finisher = Finisher(
             self._ends, self.held_jobs, Telemetry(metrics, self._job_log), self.reports
         )
@@ -137,7 +137,10 @@ class Assembly:
                 session.close()
 
     def _session(self, role: str, after: Session | None = None) -> Session:
-        settings, application = self._settings, names.application_name(self._name)
+        settings, application = (
+            self._settings,
+            worker_names.application_name(self._name),
+        )
         return Session(settings.dsn, application, role, settings.query_timeout, after)
 
     def _show_slots(self) -> None:
@@ -161,10 +164,10 @@ class Assembly:
             claim_lock=self.database_fit.lock,
         )
 
-    def _build_service(self, slots: int) -> Service:
-        return Service(
+    def _build_service(self, slots: int) -> JobServices:
+        return JobServices(
             self._settings.dsn,
-            names.handlers_application_name(self._name),
+            worker_names.handlers_application_name(self._name),
             self._settings.query_timeout,
             min(slots, self._settings.transaction_sessions),
             self.finisher,
@@ -191,7 +194,7 @@ class Assembly:
         )
 
     def _build_api_context(self, sampler: Sampler) -> ApiContext:
-        name = names.api_application_name(self._name)
+        name = worker_names.api_application_name(self._name)
         return ApiContext(
             self._settings,
             self._metrics,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pgwake.database.statements.finish import Failure
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.problem import type_of
+from pgwake.jobs.handler_errors import type_of
 from pgwake.observe.joblog import JobLog
 from pgwake.observe.metrics import Metrics
 

@@ -20,12 +20,12 @@ from pgwake.database.statements.finish import (
 )
 from pgwake.engine.ends import End, Release, Telemetry
 from pgwake.engine.held_jobs import HeldJobs
-from pgwake.engine.progress import Reports
+from pgwake.engine.progress import ProgressReports
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.problem import describe as describe_problem
+from pgwake.jobs.handler_errors import describe as describe_problem
 from pgwake.jsontext import storable
-from pgwake.pause import pause
+from pgwake.sleep import pause
 
 log = structlog.get_logger()
 
@@ -57,7 +57,7 @@ class Finisher:
         session: Session,
         held_jobs: HeldJobs,
         sink: Telemetry,
-        reports: Reports,
+        reports: ProgressReports,
     ) -> None:
         self._session = session
         self._held_jobs = held_jobs

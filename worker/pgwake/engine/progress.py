@@ -18,7 +18,7 @@ log = structlog.get_logger()
 PAUSE_SECONDS = 0.5  # between two writes
 
 
-class Reports:
+class ProgressReports:
     """What handlers report, the newest of each job: a statement each half second.
 
     What is left when a job ends is written before the end.

@@ -12,7 +12,7 @@ from pgwake.database.session import Session
 from pgwake.database.statements.claim import seconds_to_suspect
 from pgwake.engine.claimer import Claimer
 from pgwake.engine.held_jobs import HeldJobs
-from pgwake.pause import pause
+from pgwake.sleep import pause
 
 log = structlog.get_logger()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from time import monotonic
 
 from pgwake.jobs.attempt import Attempt
-from pgwake.pause import pause
+from pgwake.sleep import pause
 
 MAX_UNKNOWN_KINDS = 1000  # that a claim leaves out; jobs of further ones are given back
 

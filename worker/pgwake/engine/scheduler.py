@@ -9,7 +9,7 @@ from pgwake.database.statements import schedules
 from pgwake.database.statements.schedules import Ticks
 from pgwake.errors import InvalidScheduleError
 from pgwake.observe.metrics import Metrics
-from pgwake.ticks import MISFIRE_GRACE, Due, plan
+from pgwake.ticks import MISFIRE_GRACE, DueSchedule, plan
 
 log = structlog.get_logger()
 
@@ -63,7 +63,7 @@ class Scheduler:
             self._metrics.ticked("fired", fired)
             self._metrics.ticked("left_out", len(ticks) - fired)
 
-    async def _note(self, due: Due, error: Exception) -> None:
+    async def _note(self, due: DueSchedule, error: Exception) -> None:
         if isinstance(error, asyncpg.PostgresError):
             problem = describe(error)
         else:

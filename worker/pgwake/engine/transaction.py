@@ -12,7 +12,7 @@ import structlog
 from pgwake.database.connection import FAULTS, Connection, describe
 from pgwake.database.statements.finish import complete_job, set_progresses
 from pgwake.engine.finisher import Finisher
-from pgwake.engine.progress import Reports
+from pgwake.engine.progress import ProgressReports
 from pgwake.errors import ConfigurationError, InvalidValueError, LeaseLostError
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.job import Completion, Isolation
@@ -24,7 +24,7 @@ _LOST = ("PW001", "PW002")
 _UNPREPARED = "26000"
 
 
-class Pool(Protocol):
+class TransactionPool(Protocol):
     """Where a transaction gets its connection, and gives it back."""
 
     timeout: float  # seconds that a statement of ours may take
@@ -57,9 +57,9 @@ class Transaction:
         self,
         job: Attempt,
         isolation: Isolation,
-        pool: Pool,
+        pool: TransactionPool,
         finisher: Finisher,
-        reports: Reports,
+        reports: ProgressReports,
     ) -> None:
         if isolation not in get_args(Isolation):
             raise InvalidValueError(

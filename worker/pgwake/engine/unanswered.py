@@ -6,7 +6,7 @@ from time import monotonic
 import asyncpg
 import structlog
 
-from pgwake import names
+from pgwake import worker_names
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.claim import leases_of
@@ -45,7 +45,7 @@ class UnansweredClaims:
     ) -> None:
         self._claims = claims
         self._worker = worker
-        self._application = names.application_name(worker)
+        self._application = worker_names.application_name(worker)
         self._held_jobs = held_jobs
         self._claim_lock = claim_lock
 

@@ -11,7 +11,7 @@ import structlog
 
 from pgwake.database.connection import MAX_BACKOFF_SECONDS, Connection, describe
 from pgwake.database.session import Session
-from pgwake.database.statements.upkeep import Crashed, maintain
+from pgwake.database.statements.upkeep import CrashCount, maintain
 from pgwake.engine.report import WorkerReport
 from pgwake.engine.scheduler import Scheduler
 from pgwake.heartbeat import Heartbeat
@@ -144,7 +144,7 @@ class Upkeep:
         done = await self._session.call(once)
         if step == "retention":
             self._is_behind = done.get(step, 0) >= RETENTION_ROWS
-        for crashed in starmap(Crashed, done.get("crashed", ())):
+        for crashed in starmap(CrashCount, done.get("crashed", ())):
             log.warning(
                 "leases ran out",
                 queue=crashed.queue,

@@ -10,16 +10,16 @@ import anyio
 import asyncpg
 import structlog
 
-from pgwake import names
+from pgwake import worker_names
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.upkeep import declare_kinds
 from pgwake.engine.assembly import Assembly
 from pgwake.engine.lifeline.thread import Lifeline
 from pgwake.engine.quarantine import Quarantine
-from pgwake.engine.runner import Runner
+from pgwake.engine.attempts.runner import Runner
 from pgwake.errors import ConfigurationError
-from pgwake.jobs.problem import hide
+from pgwake.jobs.handler_errors import hide
 from pgwake.jobs.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
 from pgwake.jobs.registry import registry as default_registry
 from pgwake.jsontext import dumps
@@ -74,7 +74,7 @@ class Worker:
         hide(settings.secrets)  # from what is told of a handler's error
         self.settings = settings
         self.registry = registry or default_registry
-        self.name = name or names.new_worker_name()
+        self.name = name or worker_names.new_worker_name()
         self.metrics = Metrics(self.registry.kinds)
         self._suspects = suspects
         self._is_supervised = beat_fd is not None

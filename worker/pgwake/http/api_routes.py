@@ -3,14 +3,14 @@
 from starlette.routing import Route
 
 from pgwake.http import openapi, stream
-from pgwake.http.api import failed, history, jobs, push, queues, workers
+from pgwake.http.api import enqueue, failed, history, jobs, queues, workers
 from pgwake.http.assets import page_routes
 from pgwake.http.context import ApiContext
 
 OPERATIONS = (
     *queues.OPERATIONS,
     *history.OPERATIONS,
-    *push.OPERATIONS,
+    *enqueue.OPERATIONS,
     *jobs.OPERATIONS,
     *failed.OPERATIONS,
     *workers.OPERATIONS,

@@ -25,7 +25,7 @@ FILES = (
     "main.js",
     "overview.js",
     "page.css",
-    "running.js",
+    "workers.js",
     "sparkline.js",
     "table.js",
 )

@@ -13,7 +13,7 @@ import structlog
 
 from pgwake.database.pooler import PooledError
 from pgwake.database.status_listener import NOT_OURS, StatusListener
-from pgwake.pause import pause
+from pgwake.sleep import pause
 
 log = structlog.get_logger()
 

@@ -33,7 +33,7 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     """What the service answers; the document says it, the database makes it."""
 
     model_config = ConfigDict(extra="forbid")

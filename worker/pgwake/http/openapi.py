@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pgwake.http import problems, stream
-from pgwake.http.api.queues import OneQueue
+from pgwake.http.api.queues import QueueFilter
 from pgwake.http.operation import Operation
 from pgwake.http.problems import Problem
 from pgwake.http.token import guarded
@@ -119,7 +119,7 @@ def _stream(schemas: dict[tuple[Any, str], Any]) -> dict[str, Any]:
         "description": "Events: reset (read anew; from here on nothing is missed), "
         "job_status_changed, and poll (nothing is heard until the next reset).",
         "parameters": [
-            *_parameters(OneQueue, stream.PATH),
+            *_parameters(QueueFilter, stream.PATH),
             {
                 "name": "Last-Event-ID",
                 "in": "header",

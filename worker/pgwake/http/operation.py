@@ -40,7 +40,7 @@ class NoParameters(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[P, B]):
+class ParsedRequest(Generic[P, B]):
     """What was asked.
 
     Attributes:
@@ -78,7 +78,7 @@ class Operation(Generic[P, B]):
     summary: str
     parameters: type[P]
     answer: type[BaseModel]
-    do: Callable[[ApiContext, Asked[P, B]], Awaitable[str]]
+    do: Callable[[ApiContext, ParsedRequest[P, B]], Awaitable[str]]
     body: "TypeAdapter[B] | None" = None
     is_body_optional: bool = False
     status: int = 200
@@ -101,7 +101,7 @@ class Operation(Generic[P, B]):
 
         return handle
 
-    async def _read(self, request: Request, limit: int) -> Asked[P, B]:
+    async def _read(self, request: Request, limit: int) -> ParsedRequest[P, B]:
         """Read what was asked.
 
         Raises:
@@ -110,17 +110,19 @@ class Operation(Generic[P, B]):
         parameters = read_parameters(self.parameters, request)
         trace = carried(request.headers)
         if self.body is None:
-            return Asked(parameters, None, "", trace)  # type: ignore[arg-type]  # B is None
+            return ParsedRequest(parameters, None, "", trace)  # type: ignore[arg-type]  # B is None
         text = await body.read(request, limit)
         if self.is_body_optional and not text:
             text = "{}"
         # In a thread: a loop that renews leases shares the lock with it, at least.
         return await asyncio.to_thread(self._parse, parameters, text, trace)
 
-    def _parse(self, parameters: P, text: str, trace: Mapping[str, str]) -> Asked[P, B]:
+    def _parse(
+        self, parameters: P, text: str, trace: Mapping[str, str]
+    ) -> ParsedRequest[P, B]:
         assert self.body is not None  # noqa: S101, _read has looked
         value = _validated(self.body.validate_python, body.parse(text))
-        return Asked(parameters, value, text, trace)
+        return ParsedRequest(parameters, value, text, trace)
 
 
 def read_parameters(model: type[P], request: Request) -> P:

@@ -9,7 +9,7 @@ import asyncpg
 
 from pgwake.database import connection as connections
 from pgwake.database.connection import Connection, is_transient
-from pgwake.database.statements import web
+from pgwake.database.statements import http
 
 T = TypeVar("T")
 
@@ -88,9 +88,9 @@ class Pool:
             is_over = False
             try:
                 # The server gives up first, and says why.
-                await web.begin(connection, int(seconds * 1000), may_write=may_write)
+                await http.begin(connection, int(seconds * 1000), may_write=may_write)
                 answer = await query(connection)
-                await web.commit(connection)
+                await http.commit(connection)
                 is_over = True
                 return answer
             finally:
@@ -105,7 +105,7 @@ class Pool:
             async with asyncio.timeout(RELEASE_SECONDS):
                 # Not only where a transaction is known: one may be just beginning.
                 if not is_over:
-                    await web.rollback(lent)  # waits until a query is cancelled
+                    await http.rollback(lent)  # waits until a query is cancelled
         except connections.FAULTS:
             lent.terminate()
         if self._pool is not None:

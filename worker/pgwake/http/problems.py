@@ -19,7 +19,7 @@ RETRY_SECONDS = 5
 _PLACE = re.compile(r"jobs\[(\d+)\]")
 
 
-class Fault(BaseModel):
+class FieldError(BaseModel):
     """What is wrong with one field."""
 
     model_config = ConfigDict(extra="forbid")
@@ -44,7 +44,9 @@ class Problem(BaseModel):
         examples=["PW001"],
     )
     index: int | None = Field(None, description="which job of a batch, from 0")
-    errors: list[Fault] | None = Field(None, description="the first fields, at most 20")
+    errors: list[FieldError] | None = Field(
+        None, description="the first fields, at most 20"
+    )
 
 
 class ProblemError(Exception):

@@ -6,7 +6,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pgwake.http import problems
-from pgwake.http.api.queues import OneQueue
+from pgwake.http.api.queues import QueueFilter
 from pgwake.http.events import MAX_CLIENTS, EventFanout
 from pgwake.http.operation import read_parameters
 from pgwake.http.problems import ProblemError
@@ -38,7 +38,7 @@ def route(fanout: EventFanout, token: bytes) -> Route:
 
     async def show(request: Request) -> Response:
         try:
-            parameters = read_parameters(OneQueue, request)
+            parameters = read_parameters(QueueFilter, request)
             if request.method == "HEAD":
                 return Response(None, 200, _HEADERS, MEDIA_TYPE)
             if fanout.is_full:

@@ -3,8 +3,8 @@
 import shlex
 import shutil
 
-from pgwake import names
-from pgwake.address import Rule
+from pgwake import worker_names
+from pgwake.address import AddressRule
 from pgwake.database.session import Session
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
@@ -29,11 +29,11 @@ def register(registry: Registry, settings: Settings, worker: str) -> None:
     if settings.webhooks:
         session = Session(
             settings.dsn,
-            names.application_name(worker),
+            worker_names.application_name(worker),
             "webhooks",
             settings.query_timeout,
         )
-        client = HttpClient(settings, Rule.parse(settings.http_allow_private))
+        client = HttpClient(settings, AddressRule.parse(settings.http_allow_private))
         handler = Webhook(client, session)
         registry.job(WEBHOOK_KIND, queue=WEBHOOK_QUEUE)(handler.handle)
 
@@ -46,7 +46,7 @@ def _register_endpoints(registry: Registry, settings: Settings) -> None:
         except ConfigurationError as error:
             raise ConfigurationError(f"--http {kind}: {error}") from None
     # The operator has named them: a service beside the worker is no secret to keep.
-    client = HttpClient(settings, Rule.parse(settings.http_allow_private, hosts))
+    client = HttpClient(settings, AddressRule.parse(settings.http_allow_private, hosts))
     for kind, url in settings.http_handlers.items():
         registry.job(kind)(Endpoint(client, url).handle)
 

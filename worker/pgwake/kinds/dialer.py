@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import httpcore
 
-from pgwake.address import Address, Rule
+from pgwake.address import Address, AddressRule
 
 
 class AddressRefusedError(Exception):
@@ -20,7 +20,7 @@ class Dialer(httpcore.AsyncNetworkBackend):
     A name that is looked up twice may have another address the second time.
     """
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: AddressRule) -> None:
         self._rule = rule
         self._backend = httpcore.AnyIOBackend()
 

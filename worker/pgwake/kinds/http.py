@@ -22,7 +22,7 @@ from typing import Any, Self
 import httpcore
 import httpx
 
-from pgwake.address import Rule
+from pgwake.address import AddressRule
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.job import Job
 from pgwake.jobs.outcomes import Discard, Retry, Snooze
@@ -53,7 +53,7 @@ class HttpClient:
         rule: What may be connected to.
     """
 
-    def __init__(self, settings: Settings, rule: Rule) -> None:
+    def __init__(self, settings: Settings, rule: AddressRule) -> None:
         self._seconds = settings.http_timeout
         self._follows = settings.http_redirects
         self._keys = settings.signing_keys

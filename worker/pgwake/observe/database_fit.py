@@ -13,7 +13,7 @@ from pgwake.database.session import Session
 from pgwake.database.statements.install import Adoption, get_adoption, installed_schema
 from pgwake.errors import ROLES_HINT, ConfigurationError
 from pgwake.observe.health import Health
-from pgwake.pause import pause
+from pgwake.sleep import pause
 
 log = structlog.get_logger()
 

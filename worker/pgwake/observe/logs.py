@@ -58,7 +58,7 @@ def configure(settings: Settings, *, warns: bool = False, **fields: Any) -> None
         logger_factory=_logger_factory(),
         cache_logger_on_first_use=True,
     )
-    logging.lastResort = _Unheard(level)
+    logging.lastResort = _LibraryHandler(level)
     if warns and env_file_is_open():
         structlog.get_logger().warning(
             "everybody may write .env", remedy="chmod o-w .env, or start elsewhere"
@@ -96,7 +96,7 @@ def _tell_dropped(count: int) -> None:
     structlog.get_logger().warning("log lines dropped", count=count)
 
 
-class _Unheard(logging.Handler):
+class _LibraryHandler(logging.Handler):
     """What libraries say, unless the application has set logging up: lines as ours.
 
     Libraries warn; what our own producers say below that is an event with fields.

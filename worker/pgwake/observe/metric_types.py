@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 
-class Counts(Collector):
+class CounterByLabels(Collector):
     """A counter by labels."""
 
     def __init__(

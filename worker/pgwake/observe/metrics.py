@@ -10,11 +10,11 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from pgwake.database.statements.upkeep import Crashed
+from pgwake.database.statements.upkeep import CrashCount
 from pgwake.jobs.job import Job
 from pgwake.observe.database import DatabaseMetrics
 from pgwake.observe.findings import FindingMetrics
-from pgwake.observe.metric_types import Counts, Instants, Seconds, Values
+from pgwake.observe.metric_types import CounterByLabels, Instants, Seconds, Values
 from pgwake.version import __version__
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300)
@@ -125,8 +125,8 @@ class Metrics:
     def _gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Values:
         return Values(f"pgwake_{name}", text, labels, self.registry)
 
-    def _counts(self, name: str, text: str, labels: Sequence[str]) -> Counts:
-        return Counts(f"pgwake_{name}", text, labels, self.registry)
+    def _counts(self, name: str, text: str, labels: Sequence[str]) -> CounterByLabels:
+        return CounterByLabels(f"pgwake_{name}", text, labels, self.registry)
 
     def _instants(self, name: str, text: str, labels: Sequence[str]) -> Instants:
         return Instants(f"pgwake_{name}", text, labels, self.registry)
@@ -173,7 +173,7 @@ class Metrics:
             outcome = "cancelled" if outcome == "cancel_requested" else outcome
             self.ended(job, outcome, 0.0)
 
-    def crashed(self, crashed: Crashed, *, were_claimed: bool = True) -> None:
+    def crashed(self, crashed: CrashCount, *, were_claimed: bool = True) -> None:
         """Count jobs that were taken from a dead worker.
 
         Args:

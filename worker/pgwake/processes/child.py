@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pgwake import forks
+from pgwake.jobs.handler_errors import ReportedError, describe, report
 from pgwake.jobs.job import Job
 from pgwake.jobs.location import Location
 from pgwake.jobs.outcomes import Snooze
-from pgwake.jobs.problem import ReportedError, describe, report
 from pgwake.jobs.signature import Signature
 from pgwake.jsontext import dumps_result
 from pgwake.observe import logs
@@ -34,7 +34,7 @@ LENGTH = struct.Struct("!Q")  # before each answer
 _PR_SET_PDEATHSIG = 1
 
 
-class Order(NamedTuple):
+class ProcessSetup(NamedTuple):
     """What a process is told first.
 
     Attributes:
@@ -50,7 +50,7 @@ class Order(NamedTuple):
     memory: int | None
 
 
-class Call(NamedTuple):
+class CallMessage(NamedTuple):
     """What to run, and in which span."""
 
     location: Location
@@ -58,7 +58,7 @@ class Call(NamedTuple):
     trace: Mapping[str, str]
 
 
-class Answer(NamedTuple):
+class CallResult(NamedTuple):
     """What became of a call.
 
     Attributes:
@@ -72,7 +72,7 @@ class Answer(NamedTuple):
     is_spent: bool = False
 
 
-class Memory:
+class MemoryLimit:
     """The limit of this process's own memory, which Linux keeps.
 
     What is counted is the data segment: what was allocated, not what is mapped.
@@ -127,13 +127,13 @@ def main() -> None:
     ):
         forks.withhold(link)
         link.set_inheritable(False)
-        order: Order = pickle.load(stream)  # noqa: S301, from our own parent
+        order: ProcessSetup = pickle.load(stream)  # noqa: S301, from our own parent
         sys.path[:] = order.path
         if order.settings is not None:
             logs.configure(Settings.load(**order.settings), worker=order.worker)
-        memory = Memory(order.memory)
+        memory = MemoryLimit(order.memory)
         while True:
-            call: Call = pickle.load(stream)  # noqa: S301
+            call: CallMessage = pickle.load(stream)  # noqa: S301
             answer = _run(call, memory, functools.partial(_send, stream, None))
             for output in (sys.stdout, sys.stderr):
                 with suppress(OSError, ValueError):  # closed by a handler
@@ -141,7 +141,9 @@ def main() -> None:
             _send(stream, answer._replace(is_spent=answer.is_spent or memory.is_short))
 
 
-def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
+def _run(
+    call: CallMessage, memory: MemoryLimit, begin: Callable[[], None]
+) -> CallResult:
     try:
         function, signature = _handler(call.location, call.job.kind)
         begin()
@@ -153,10 +155,10 @@ def _run(call: Call, memory: Memory, begin: Callable[[], None]) -> Answer:
                 forks.leave_if_forked()
         result = dumps_result(value)
     except MemoryError as error:
-        return Answer(problem=memory.exceeded(error), is_spent=True)
+        return CallResult(problem=memory.exceeded(error), is_spent=True)
     except BaseException as error:  # noqa: BLE001, the worker decides what it means
-        return Answer(problem=report(error))
-    return Answer(result)
+        return CallResult(problem=report(error))
+    return CallResult(result)
 
 
 @functools.cache
@@ -165,7 +167,7 @@ def _handler(location: Location, kind: str) -> tuple[Callable[..., Any], Signatu
     return function, Signature.of(kind, function)
 
 
-def _send(stream: BufferedRWPair, answer: Answer | None) -> None:
+def _send(stream: BufferedRWPair, answer: CallResult | None) -> None:
     data = pickle.dumps(answer)
     stream.write(LENGTH.pack(len(data)))
     stream.write(data)

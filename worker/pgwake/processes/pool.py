@@ -20,10 +20,10 @@ from typing import Self
 
 from pgwake import forks
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.problem import ReportedError
+from pgwake.jobs.handler_errors import ReportedError
 from pgwake.jobs.registry import Handler
 from pgwake.jobs.shortage import given_back
-from pgwake.processes.child import LENGTH, Answer, Call, Order
+from pgwake.processes.child import LENGTH, CallMessage, CallResult, ProcessSetup
 from pgwake.settings import Settings
 from pgwake.tracing import tracing
 
@@ -49,7 +49,7 @@ class Processes:
     """
 
     def __init__(self, settings: Settings, worker: str, *, has_own_log: bool) -> None:
-        self._order = Order(
+        self._order = ProcessSetup(
             sys.path,
             worker,
             settings.dump() if has_own_log else None,
@@ -76,7 +76,7 @@ class Processes:
             Snooze: As the handler said.
         """
         assert handler.location is not None  # noqa: S101, its caller has looked
-        call = Call(handler.location, job, tracing.carrier())
+        call = CallMessage(handler.location, job, tracing.carrier())
         process = await self._begin(pickle.dumps(call))
         try:
             began(job, handler)
@@ -152,10 +152,10 @@ class _Process:
         self._reader = reader
         self._writer = writer
         self.jobs = 0
-        self.answer: Answer | None = None  # of a call that could not even begin
+        self.answer: CallResult | None = None  # of a call that could not even begin
 
     @classmethod
-    async def start(cls, order: Order) -> Self:
+    async def start(cls, order: ProcessSetup) -> Self:
         """Start one, in a group of its own with whatever its handlers start."""
         ours, theirs = socket.socketpair()
         forks.withhold(ours)
@@ -188,7 +188,7 @@ class _Process:
             raise _GoneError from None
         self.answer = await self._read()
 
-    async def read(self) -> Answer:
+    async def read(self) -> CallResult:
         """Wait for the answer to the call that has begun.
 
         Raises:
@@ -198,7 +198,7 @@ class _Process:
         assert answer is not None  # noqa: S101
         return answer
 
-    async def _read(self) -> Answer | None:
+    async def _read(self) -> CallResult | None:
         answer = asyncio.ensure_future(self._receive())
         try:
             await asyncio.wait({answer, self._dead}, return_when="FIRST_COMPLETED")
@@ -211,10 +211,11 @@ class _Process:
         finally:
             answer.cancel()
 
-    async def _receive(self) -> Answer | None:
+    async def _receive(self) -> CallResult | None:
         try:
             (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-            answer: Answer | None = pickle.loads(await self._reader.readexactly(length))  # noqa: S301, from our own child
+            data = await self._reader.readexactly(length)
+            answer: CallResult | None = pickle.loads(data)  # noqa: S301, our own child's
         except (OSError, EOFError):
             raise _GoneError from None
         return answer

@@ -8,10 +8,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
-from pgwake.database.statements import producer
+from pgwake.database.statements import produce
 from pgwake.database.url import checked_url
 from pgwake.errors import ConfigurationError, InvalidArgumentError
-from pgwake.pause import pause
 from pgwake.produce.drivers import (
     AsyncAdapter,
     AsyncTarget,
@@ -24,6 +23,7 @@ from pgwake.produce.drivers.refusals import refusals
 from pgwake.produce.new_job import NewJob
 from pgwake.produce.options import MAX_ID, SQL_TYPES, Options
 from pgwake.produce.waiting import Ended, Wait
+from pgwake.sleep import pause
 from pgwake.tracing import tracing
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class AsyncQueue:
         many = [_checked(job) for job in jobs]
         with tracing.enqueueing(*_common(many)) as call:
             call.counted(len(many))
-            ids = await self._ask(producer.enqueue_many(_array(many, call.carrier)))
+            ids = await self._ask(produce.enqueue_many(_array(many, call.carrier)))
         _log_added_many(len(ids))
         return ids
 
@@ -120,7 +120,7 @@ class AsyncQueue:
             DuplicateJobError: A unique key is taken.
         """
         with tracing.enqueueing(*_common(jobs)) as call:
-            now = await self._ask(producer.now())
+            now = await self._ask(produce.now())
             lines = _Lines(jobs, now, call.carrier)
             with refusals():
                 await self._adapter.copy(lines)
@@ -134,7 +134,7 @@ class AsyncQueue:
         Raises:
             NoSuchJobError: There is none.
         """
-        return await self._ask(producer.get_job(_id(job_id)))
+        return await self._ask(produce.get_job(_id(job_id)))
 
     async def cancel(self, job_id: int) -> str:
         """Cancel a job.
@@ -145,7 +145,7 @@ class AsyncQueue:
         Raises:
             NoSuchJobError: There is none.
         """
-        return await self._ask(producer.cancel_job(_id(job_id)))
+        return await self._ask(produce.cancel_job(_id(job_id)))
 
     async def retry(self, job_id: int) -> None:
         """Make a failed or cancelled job pending again, with all its attempts.
@@ -155,11 +155,11 @@ class AsyncQueue:
             InvalidArgumentError: It is in another state.
             DuplicateJobError: A live job has its unique key by now.
         """
-        await self._ask(producer.retry_job(_id(job_id)))
+        await self._ask(produce.retry_job(_id(job_id)))
 
     async def stats(self, queue: str | None = None) -> list[dict[str, Any]]:
         """Return what stands in each queue, or in one; see get_queue_stats."""
-        return await self._ask(producer.stats(queue))
+        return await self._ask(produce.stats(queue))
 
     async def wait_for(self, job_id: int, timeout: float | None = None) -> Ended:  # noqa: ASYNC109, it never cuts a statement short
         """Wait for the end of a job.
@@ -213,7 +213,7 @@ class AsyncQueue:
     ) -> None:
         await self.close()
 
-    async def _ask(self, question: producer.Question[T]) -> T:
+    async def _ask(self, question: produce.Query[T]) -> T:
         with refusals():
             answer = await self._adapter.ask(question.sql, question.argument)
         return question.read(answer)
@@ -258,14 +258,14 @@ class SyncQueue:
         many = [_checked(job) for job in jobs]
         with tracing.enqueueing(*_common(many)) as call:
             call.counted(len(many))
-            ids = self._ask(producer.enqueue_many(_array(many, call.carrier)))
+            ids = self._ask(produce.enqueue_many(_array(many, call.carrier)))
         _log_added_many(len(ids))
         return ids
 
     def copy(self, jobs: Iterable[NewJob]) -> int:
         """Add very many jobs by COPY; see AsyncQueue.copy."""
         with tracing.enqueueing(*_common(jobs)) as call:
-            lines = _Lines(jobs, self._ask(producer.now()), call.carrier)
+            lines = _Lines(jobs, self._ask(produce.now()), call.carrier)
             with refusals():
                 self._adapter.copy(lines)
             call.counted(lines.count)
@@ -274,19 +274,19 @@ class SyncQueue:
 
     def get_job(self, job_id: int) -> dict[str, Any]:
         """Return a job; see AsyncQueue.get_job."""
-        return self._ask(producer.get_job(_id(job_id)))
+        return self._ask(produce.get_job(_id(job_id)))
 
     def cancel(self, job_id: int) -> str:
         """Cancel a job; see AsyncQueue.cancel."""
-        return self._ask(producer.cancel_job(_id(job_id)))
+        return self._ask(produce.cancel_job(_id(job_id)))
 
     def retry(self, job_id: int) -> None:
         """Make a job pending again; see AsyncQueue.retry."""
-        self._ask(producer.retry_job(_id(job_id)))
+        self._ask(produce.retry_job(_id(job_id)))
 
     def stats(self, queue: str | None = None) -> list[dict[str, Any]]:
         """Return what stands in each queue, or in one; see get_queue_stats."""
-        return self._ask(producer.stats(queue))
+        return self._ask(produce.stats(queue))
 
     def wait_for(self, job_id: int, timeout: float | None = None) -> Ended:
         """Wait for the end of a job, by looking; see AsyncQueue.wait_for."""
@@ -295,7 +295,7 @@ class SyncQueue:
             time.sleep(wait.seconds())
         return found
 
-    def _ask(self, question: producer.Question[T]) -> T:
+    def _ask(self, question: produce.Query[T]) -> T:
         with refusals():
             answer = self._adapter.ask(question.sql, question.argument)
         return question.read(answer)
@@ -363,8 +363,8 @@ class _Lines:
             yield "".join(lines)
 
 
-def _added(job: NewJob, trace: Mapping[str, str]) -> producer.Question[int]:
-    return producer.enqueue(job.as_json(trace), SQL_TYPES)
+def _added(job: NewJob, trace: Mapping[str, str]) -> produce.Query[int]:
+    return produce.enqueue(job.as_json(trace), SQL_TYPES)
 
 
 def _array(jobs: Iterable[NewJob], trace: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from math import isnan
 from time import monotonic
 from typing import Any, Literal
 
-from pgwake.database.statements import parsed, producer
+from pgwake.database.statements import parsed, produce
 from pgwake.errors import InvalidArgumentError, WaitTimeoutError
 
 ENDED = ("completed", "failed", "cancelled")
@@ -49,14 +49,14 @@ class Wait:
     def __init__(self, job_id: int, timeout: float | None) -> None:
         if timeout is not None and isnan(timeout):
             raise InvalidArgumentError("timeout is nan: give seconds, or None")
-        self.question = producer.look(job_id)
+        self.question = produce.look(job_id)
         self._job_id = job_id
         self._timeout = timeout
         self._deadline = None if timeout is None else monotonic() + timeout
         self._seconds = MAX_POLL_SECONDS / 50
         self._snapshot_at: str | None = None
 
-    def ended(self, look: producer.Look) -> Ended | None:
+    def ended(self, look: produce.JobSnapshot) -> Ended | None:
         """Return how the job has ended; None if it has not yet.
 
         Raises:

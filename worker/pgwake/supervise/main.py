@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TextIO
 import structlog
 
 from pgwake import forks
-from pgwake.database.statements.upkeep import Crashed
+from pgwake.database.statements.upkeep import CrashCount
 from pgwake.engine.worker import Worker, import_handlers
 from pgwake.errors import EXIT_CONFIG, EXIT_START, ConfigurationError
 from pgwake.jobs.registry import registry
@@ -149,7 +149,7 @@ async def _work(settings: Settings, order: dict[str, Any], orders: TextIO) -> No
             stop_to(order.get("stop", 0))
             for jobs, were_claimed in order.get("crashed", ()):
                 count = functools.partial(
-                    worker.metrics.crashed, Crashed(*jobs), were_claimed=were_claimed
+                    worker.metrics.crashed, CrashCount(*jobs), were_claimed=were_claimed
                 )
                 loop.call_soon_threadsafe(count)
         stop_to(1)  # the supervisor is gone: drain

@@ -10,22 +10,22 @@ from time import monotonic
 import asyncpg
 import structlog
 
-from pgwake import names
+from pgwake import worker_names
 from pgwake.database.connection import Connection, backoff, describe, is_pooled
 from pgwake.database.session import Session
 from pgwake.database.statements.claim import leases_of, seconds_to_suspect
 from pgwake.database.statements.finish import release_jobs
 from pgwake.database.statements.upkeep import (
-    Crashed,
+    CrashCount,
     end_sessions,
     release_worker_jobs,
     session_count,
 )
 from pgwake.database.statements.wake import pass_duty
 from pgwake.errors import EXIT_CONFIG, EXIT_START
-from pgwake.pause import pause
 from pgwake.settings import Settings
-from pgwake.supervise.worker_process import Child
+from pgwake.sleep import pause
+from pgwake.supervise.worker_process import WorkerProcess
 
 log = structlog.get_logger()
 
@@ -51,15 +51,15 @@ class Supervisor:
         self._settings = settings
         self._session = Session(
             settings.dsn,
-            names.application_name(names.new_worker_name()),
+            worker_names.application_name(worker_names.new_worker_name()),
             "supervisor",
             settings.query_timeout,
         )
-        self._children: set[Child] = set()
+        self._children: set[WorkerProcess] = set()
         self._queues: set[str] = set()
         # What crashed and is not yet counted by anybody, and whether its claims are: a
         # quarantine shows no metrics of its own.
-        self._crashed: list[tuple[Crashed, bool]] = []
+        self._crashed: list[tuple[CrashCount, bool]] = []
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()  # a crash, or the stop
         self._exit_code = 0
@@ -114,7 +114,7 @@ class Supervisor:
     async def _live(self, port: int, *, suspects: bool) -> int:
         """Start a child, wait for its end, give back what it had; its exit code."""
         try:
-            child = await Child.start(self._settings, port, suspects=suspects)
+            child = await WorkerProcess.start(self._settings, port, suspects=suspects)
         except OSError as error:  # no memory, process or descriptor to be had just now
             log.error("process not started", error=describe(error))
             return 1
@@ -137,17 +137,17 @@ class Supervisor:
             await self._give_back(child, has_died=code != 0)
         return code
 
-    async def _give_back(self, child: Child, *, has_died: bool) -> None:
+    async def _give_back(self, child: WorkerProcess, *, has_died: bool) -> None:
         """Give back what a child had, until no session of it is left.
 
         One that has ended by itself may have had a claim cut off that was under way:
         that counts as nobody's crash.
         """
         applications = [
-            names.application_name(child.name),
-            names.handlers_application_name(child.name),
+            worker_names.application_name(child.name),
+            worker_names.handlers_application_name(child.name),
         ]
-        given_back: list[Crashed] = []
+        given_back: list[CrashCount] = []
         end_at = monotonic() + SESSIONS_SECONDS
 
         async def once(connection: Connection) -> bool:

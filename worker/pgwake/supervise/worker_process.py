@@ -11,8 +11,8 @@ from time import monotonic
 
 import structlog
 
-from pgwake import names
-from pgwake.database.statements.upkeep import Crashed
+from pgwake import worker_names
+from pgwake.database.statements.upkeep import CrashCount
 from pgwake.settings import Settings
 
 log = structlog.get_logger()
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 START_SECONDS = 300.0
 
 
-class Child:
+class WorkerProcess:
     """One worker process.
 
     Attributes:
@@ -50,7 +50,9 @@ class Child:
         self.is_quarantine = False
 
     @classmethod
-    async def start(cls, settings: Settings, port: int, *, suspects: bool) -> "Child":
+    async def start(
+        cls, settings: Settings, port: int, *, suspects: bool
+    ) -> "WorkerProcess":
         """Start one, in a process group of its own: Ctrl-C is ours to forward."""
         beats, beat_fd = os.pipe()
         try:
@@ -68,7 +70,7 @@ class Child:
         finally:
             os.close(beat_fd)
         os.set_blocking(beats, False)
-        child = cls(process, names.new_worker_name(process.pid), beats)
+        child = cls(process, worker_names.new_worker_name(process.pid), beats)
         child.is_quarantine = suspects
         asyncio.get_running_loop().add_reader(beats, child._read_beats)
         child._write(
@@ -112,7 +114,7 @@ class Child:
             self.has_worked = self.has_worked or b"." in data
         self.is_beating = self.is_beating or bool(data)
 
-    def tell_crashed(self, jobs: Sequence[tuple[Crashed, bool]]) -> bool:
+    def tell_crashed(self, jobs: Sequence[tuple[CrashCount, bool]]) -> bool:
         """Have it count jobs, as Metrics.crashed does; whether it heard."""
         return self._write({"crashed": jobs})
 

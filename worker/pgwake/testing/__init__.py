@@ -17,8 +17,8 @@ from pgwake.jobs.registry import Registry
 from pgwake.jobs.registry import registry as default_registry
 from pgwake.testing import databases
 from pgwake.testing.enqueued import Enqueued
+from pgwake.testing.inline import Run
 from pgwake.testing.jobs import Jobs, SyncJobs
-from pgwake.testing.rehearsal import Run
 from pgwake.testing.threads import CallersThread
 
 __all__ = ["Enqueued", "Jobs", "Run", "SyncJobs"]

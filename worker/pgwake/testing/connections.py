@@ -36,7 +36,7 @@ def adapter_of(connection: object) -> Adapter:
     )
 
 
-class Borrowed(Session):
+class BorrowedSession(Session):
     """A session on a connection that somebody else has opened, and will close.
 
     In an open transaction every call has a savepoint, so that one which the server

@@ -50,7 +50,7 @@ class Enqueued:
         return ", ".join(parts)
 
 
-class Like(TypedDict, total=False):
+class JobFilter(TypedDict, total=False):
     """What an assertion may look for beside the kind and the payload."""
 
     queue: str | None
@@ -59,7 +59,7 @@ class Like(TypedDict, total=False):
     within: timedelta | float
 
 
-class Wanted:
+class ExpectedJob:
     """What an assertion looks for; see assert_enqueued.
 
     Raises:
@@ -70,7 +70,7 @@ class Wanted:
         self,
         kind: str,
         payload: Mapping[str, Any] | None,
-        **like: Unpack[Like],
+        **like: Unpack[JobFilter],
     ) -> None:
         self.kind = kind
         self.payload = payload or {}

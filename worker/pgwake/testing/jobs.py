@@ -16,10 +16,10 @@ from pgwake.errors import InvalidValueError
 from pgwake.jobs.registry import Registry
 from pgwake.jobs.registry import registry as default_registry
 from pgwake.jsontext import dumps
-from pgwake.testing.connections import Borrowed, adapter_of
+from pgwake.testing.connections import BorrowedSession, adapter_of
 from pgwake.testing.databases import WORKER, open_session
-from pgwake.testing.enqueued import Enqueued, Like, Wanted, span
-from pgwake.testing.rehearsal import Rehearsal, Run
+from pgwake.testing.enqueued import Enqueued, ExpectedJob, JobFilter, span
+from pgwake.testing.inline import InlineRunner, Run
 from pgwake.testing.threads import CallersThread
 
 P = ParamSpec("P")
@@ -80,7 +80,7 @@ class Jobs:
             InvalidValueError: It is none of these.
         """
         adapter = adapter_of(connection)
-        jobs = Jobs(lambda threads: Borrowed(adapter, threads), self._registry)
+        jobs = Jobs(lambda threads: BorrowedSession(adapter, threads), self._registry)
         jobs.calls = self.calls
         return jobs
 
@@ -110,7 +110,9 @@ class Jobs:
         __tracebackhide__ = True
         with closing(self._open_session(self.threads)) as session:
             await session.call(self._declare, is_first=True)
-            rehearsal = Rehearsal(session, self._registry, self.threads, raises=raises)
+            rehearsal = InlineRunner(
+                session, self._registry, self.threads, raises=raises
+            )
             return await rehearsal.run(limit)
 
     @_noted
@@ -144,7 +146,7 @@ class Jobs:
         payload: Mapping[str, Any] | None = None,
         *,
         count: int | None = None,
-        **like: Unpack[Like],
+        **like: Unpack[JobFilter],
     ) -> list[Enqueued]:
         """Fail unless such a job is to run.
 
@@ -165,7 +167,7 @@ class Jobs:
             AssertionError: There are none, or not so many.
         """
         __tracebackhide__ = True
-        wanted = Wanted(kind, payload, **like)
+        wanted = ExpectedJob(kind, payload, **like)
         jobs = await self._list_enqueued()
         found = wanted.among(jobs)
         if not found if count is None else len(found) != count:
@@ -178,7 +180,10 @@ class Jobs:
 
     @_noted
     async def assert_not_enqueued(
-        self, kind: str, payload: Mapping[str, Any] | None = None, **like: Unpack[Like]
+        self,
+        kind: str,
+        payload: Mapping[str, Any] | None = None,
+        **like: Unpack[JobFilter],
     ) -> None:
         """Fail if such a job is to run; arguments as for assert_enqueued.
 
@@ -186,7 +191,7 @@ class Jobs:
             AssertionError: There is one.
         """
         __tracebackhide__ = True
-        wanted = Wanted(kind, payload, **like)
+        wanted = ExpectedJob(kind, payload, **like)
         jobs = await self._list_enqueued()
         if found := wanted.among(jobs):
             raise AssertionError(
@@ -253,7 +258,7 @@ class Jobs:
 
     async def _move_clock(self, by: timedelta) -> None:
         with closing(self._open_session(self.threads)) as session:
-            if isinstance(session, Borrowed):
+            if isinstance(session, BorrowedSession):
                 await session.call(
                     lambda c: queue.move_session_clock(
                         c, by, in_transaction=session.is_in_transaction

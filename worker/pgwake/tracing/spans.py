@@ -31,7 +31,7 @@ _w3c = TraceContextTextMapPropagator()
 _tracer: trace.Tracer | None = None
 
 
-class Traced(Protocol):
+class TracedJob(Protocol):
     """What is told of a job that is run."""
 
     id: int
@@ -58,7 +58,7 @@ class RunSpan:
 
     @classmethod
     def start(
-        cls, jobs: Sequence[Traced], worker: str, *, is_batch: bool
+        cls, jobs: Sequence[TracedJob], worker: str, *, is_batch: bool
     ) -> Self | None:
         """Start it; None where there is no provider of tracers."""
         tracer = _get_tracer()

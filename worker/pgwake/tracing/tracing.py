@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from pgwake.tracing.spans import EnqueueSpan, RunSpan, Traced
+    from pgwake.tracing.spans import EnqueueSpan, RunSpan, TracedJob
 
 NOWHERE: Mapping[str, str] = {}
 _PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -46,7 +46,7 @@ def is_loaded() -> bool:
 
 
 def start_run(
-    jobs: "Sequence[Traced]", worker: str, *, is_batch: bool = False
+    jobs: "Sequence[TracedJob]", worker: str, *, is_batch: bool = False
 ) -> "RunSpan | None":
     """Start the span of an attempt, linked to where its jobs come from.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pgwake.cli.bench.history import Record, read, rows, write
+from pgwake.cli.bench.history import BenchRun, read, rows, write
 from pgwake.cli.bench.measure import OTHERS, QUEUE, measure_round
 from pgwake.cli.bench.scratch import scratch_queue
 from pgwake.cli.bench.worker import LATENCY, NOOP
@@ -96,7 +96,7 @@ async def _measure(
     repeats: int,
     *,
     in_production: bool,
-) -> Record:
+) -> BenchRun:
     server = EmbeddedServer() if settings.database_url is None else None
     if server is not None:
         await stack.enter_async_context(started(server))
@@ -121,7 +121,7 @@ async def _measure(
             found.append(await measure_round(settings, connection, jobs))
             advance(1)
     identity = (await get_adoption(connection)).present_identity
-    return Record(
+    return BenchRun(
         at=datetime.now(UTC),
         pgwake=__version__,
         server=version,
@@ -131,7 +131,7 @@ async def _measure(
     )
 
 
-def compare(record: Record, last: Record | None) -> None:
+def compare(record: BenchRun, last: BenchRun | None) -> None:
     """Show a run beside another one; None: beside the last, whose place it takes."""
     told = "Marked is a change beyond the range of both runs."
     try:

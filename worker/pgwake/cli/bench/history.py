@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from pgwake.errors import InvalidArgumentError, PgwakeError
 
 
-class Record(BaseModel):
+class BenchRun(BaseModel):
     """What a run has shown, of which database.
 
     Attributes:
@@ -43,14 +43,14 @@ class Record(BaseModel):
         return folder / "pgwake" / "bench" / f"{self.database}-{self.jobs}.json"
 
 
-def read(path: Path) -> Record:
+def read(path: Path) -> BenchRun:
     """Read a run.
 
     Raises:
         InvalidArgumentError: There is none.
     """
     try:
-        return Record.model_validate_json(path.read_bytes())
+        return BenchRun.model_validate_json(path.read_bytes())
     except OSError as error:
         problem = error.strerror
     except ValidationError:
@@ -58,7 +58,7 @@ def read(path: Path) -> Record:
     raise InvalidArgumentError(f"{path}: {problem}")
 
 
-def write(path: Path, record: Record) -> None:
+def write(path: Path, record: BenchRun) -> None:
     """Write a run, in place of what is there.
 
     Raises:
@@ -71,7 +71,7 @@ def write(path: Path, record: Record) -> None:
         raise PgwakeError(f"{path}: {error.strerror}") from None
 
 
-def rows(now: Record, last: Record | None) -> Iterator[dict[str, Any]]:
+def rows(now: BenchRun, last: BenchRun | None) -> Iterator[dict[str, Any]]:
     """Return a row a figure: its median now, the range, and how it was."""
     for name, values in now.figures.items():
         row = {
@@ -86,7 +86,7 @@ def rows(now: Record, last: Record | None) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def verdict(name: str, now: Record, last: Record) -> str:
+def verdict(name: str, now: BenchRun, last: BenchRun) -> str:
     """Say what a change is that is greater than the range of either run; else "".
 
     With fewer than three rounds nobody knows the range.

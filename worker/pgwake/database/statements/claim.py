@@ -39,7 +39,7 @@ order by j.id
 """
 _NEXT_SUSPECT_AT = """
 select extract(epoch from s.at - pgwake.now())::float8
-from pgwake.next_suspect_at($1) as s(at)
+from pgwake.next_suspect_run_at($1) as s(at)
 where s.at is not null
 """
 _NEXT_RUN_AT = "select pgwake.next_run_at($1)"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pgwake.database.statements import Connection
 from pgwake.jsontext import JsonText
-from pgwake.ticks import Due
+from pgwake.ticks import DueSchedule
 
 # Of the 1,000 that are due for the longest, some at random: other workers fire others.
 _DUE = """
@@ -29,15 +29,17 @@ _NOW = "select pgwake.now()"
 class Ticks(NamedTuple):
     """What is to be fired of a schedule: its ticks, and the one that follows."""
 
-    due: Due
+    due: DueSchedule
     ticks: Sequence[datetime]
     next_at: datetime
 
 
-async def due(connection: Connection, limit: int) -> tuple[list[Due], bool]:
+async def due(connection: Connection, limit: int) -> tuple[list[DueSchedule], bool]:
     """Return schedules that are to be looked at, and whether there are more."""
     rows = await connection.fetch(_DUE, limit)
-    return [Due(*row[:-1]) for row in map(tuple, rows)], any(row[-1] for row in rows)
+    return [DueSchedule(*row[:-1]) for row in map(tuple, rows)], any(
+        row[-1] for row in rows
+    )
 
 
 async def fire(connection: Connection, batch: Sequence[Ticks]) -> list[int | None]:
@@ -53,7 +55,7 @@ async def fire(connection: Connection, batch: Sequence[Ticks]) -> list[int | Non
     return counts
 
 
-async def note_problem(connection: Connection, due: Due, problem: str) -> bool:
+async def note_problem(connection: Connection, due: DueSchedule, problem: str) -> bool:
     """Note why ticks became no jobs; whether that is news."""
     is_news: bool = await connection.fetchval(
         _NOTE_PROBLEM, due.name, due.version, problem

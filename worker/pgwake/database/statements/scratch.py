@@ -36,7 +36,7 @@ from unnest($1::text[]) as t(name)
 _HOLD_FOLDS = "select pg_advisory_xact_lock(1885828971, 2)"  # as fold_counts()
 
 
-class Left(NamedTuple):
+class QueueLeftovers(NamedTuple):
     """How many jobs of a queue there are, by what they are."""
 
     live: int
@@ -67,11 +67,11 @@ async def holders(connection: Connection, queue: str) -> list[str]:
     return [row[0] for row in await connection.fetch(_HOLDERS, queue)]
 
 
-async def left(connection: Connection, queue: str) -> Left:
+async def left(connection: Connection, queue: str) -> QueueLeftovers:
     """Count the queue's jobs."""
     row = await connection.fetchrow(_LEFT, queue)
     assert row is not None  # noqa: S101, an aggregate has one row
-    return Left(*row)
+    return QueueLeftovers(*row)
 
 
 async def forget(connection: Connection, queue: str, kinds: list[str]) -> None:

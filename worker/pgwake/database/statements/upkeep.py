@@ -30,7 +30,7 @@ where a.pid = $1 and a.datname = current_database() and a.usename = current_user
 """
 
 
-class Crashed(NamedTuple):
+class CrashCount(NamedTuple):
     """How many jobs of a kind were taken from dead workers.
 
     Attributes:
@@ -48,10 +48,10 @@ class Crashed(NamedTuple):
     cancelled: int
 
 
-async def release_worker_jobs(connection: Connection, worker: str) -> list[Crashed]:
+async def release_worker_jobs(connection: Connection, worker: str) -> list[CrashCount]:
     """Give back what a dead worker had."""
     rows = await connection.fetch(_RELEASE_WORKER_JOBS, worker)
-    return [Crashed(*row) for row in rows]
+    return [CrashCount(*row) for row in rows]
 
 
 async def maintain(connection: Connection, step: str) -> dict[str, Any]:

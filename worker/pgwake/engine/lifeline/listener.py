@@ -29,7 +29,7 @@ from pgwake.database.statements.wake import (
 from pgwake.engine.lifeline.notify_lock import NotifyLock
 from pgwake.engine.mailbox import Mailbox
 from pgwake.observe.metrics import Metrics
-from pgwake.pause import pause
+from pgwake.sleep import pause
 
 log = structlog.get_logger()
 

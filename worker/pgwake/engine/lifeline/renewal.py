@@ -18,8 +18,8 @@ from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.job import StopReason
 from pgwake.observe.metrics import Metrics
-from pgwake.pause import pause
 from pgwake.seldom import Seldom
+from pgwake.sleep import pause
 
 log = structlog.get_logger()
 

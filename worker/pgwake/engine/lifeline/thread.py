@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from pgwake import names
+from pgwake import worker_names
 from pgwake.database.session import Session
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
@@ -62,7 +62,7 @@ class Lifeline:
         beat_fd: int | None,
         http_port: int,
     ) -> None:
-        name = names.application_name(worker)
+        name = worker_names.application_name(worker)
         self._settings = settings
         self._beat_fd = beat_fd
         self._http_port = http_port

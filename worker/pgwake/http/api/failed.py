@@ -4,11 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from pgwake.database.statements import web
+from pgwake.database.statements import http
 from pgwake.http.context import ApiContext
 from pgwake.http.fields import (
     WHOLE,
-    Answer,
     Count,
     JobId,
     Kind,
@@ -16,9 +15,10 @@ from pgwake.http.fields import (
     Parameters,
     QueueName,
     Request,
+    ResponseModel,
     Time,
 )
-from pgwake.http.operation import Asked, NoParameters, Operation
+from pgwake.http.operation import NoParameters, Operation, ParsedRequest
 
 MAX_RETRIES = 10_000
 
@@ -33,7 +33,7 @@ class ListFailed(Parameters):
     limit: Limit = 100
 
 
-class Group(Answer):
+class FailedGroup(ResponseModel):
     """Dead letters of one cause."""
 
     fingerprint: str | None = Field(description="of the last error; null: put by hand")
@@ -47,10 +47,10 @@ class Group(Answer):
     last_job_id: JobId
 
 
-class Groups(Answer):
+class FailedGroups(ResponseModel):
     """The dead letters, those that failed last first."""
 
-    groups: list[Group]
+    groups: list[FailedGroup]
 
 
 class RetryFailed(Request):
@@ -62,24 +62,26 @@ class RetryFailed(Request):
     limit: Annotated[int, Field(ge=1, le=MAX_RETRIES), WHOLE] = 1000
 
 
-class Retried(Answer):
+class RetriedCount(ResponseModel):
     """How many are pending again, and how many are not: a live job has their key."""
 
     retried: Count
     skipped: Count
 
 
-async def _list(context: ApiContext, asked: Asked[ListFailed, None]) -> str:
+async def _list(context: ApiContext, asked: ParsedRequest[ListFailed, None]) -> str:
     given = asked.parameters
     return await context.pool.read(
-        lambda c: web.list_failed(c, given.queue, given.kind, given.limit)
+        lambda c: http.list_failed(c, given.queue, given.kind, given.limit)
     )
 
 
-async def _retry(context: ApiContext, asked: Asked[NoParameters, RetryFailed]) -> str:
+async def _retry(
+    context: ApiContext, asked: ParsedRequest[NoParameters, RetryFailed]
+) -> str:
     given = asked.body
     return await context.pool.write(
-        lambda c: web.retry_failed(
+        lambda c: http.retry_failed(
             c, given.queue, given.kind, given.fingerprint, given.limit
         )
     )
@@ -91,7 +93,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         path="/api/failed",
         summary="The dead letters, grouped by error",
         parameters=ListFailed,
-        answer=Groups,
+        answer=FailedGroups,
         do=_list,
     ),
     Operation(
@@ -100,7 +102,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         summary="Make dead letters pending again",
         parameters=NoParameters,
         body=TypeAdapter(RetryFailed),
-        answer=Retried,
+        answer=RetriedCount,
         do=_retry,
     ),
 )

@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import Field
 
 from pgwake.http.context import ApiContext
-from pgwake.http.fields import Answer, QueueName, Time
-from pgwake.http.operation import Asked, NoParameters, Operation
+from pgwake.http.fields import QueueName, ResponseModel, Time
+from pgwake.http.operation import NoParameters, Operation, ParsedRequest
 from pgwake.observe.history import INTERVAL_SECONDS, History, Point
 
 
-class QueueHistory(Answer):
+class QueueHistory(ResponseModel):
     """What a queue was at each time; null: it was not there."""
 
     queue: QueueName
@@ -30,7 +30,7 @@ class QueueHistory(Answer):
     avg_execution_time_ms: list[float | None]
 
 
-class HistoryAnswer(Answer):
+class HistoryAnswer(ResponseModel):
     """The last half hour, as this process has seen it."""
 
     interval_seconds: float
@@ -38,7 +38,7 @@ class HistoryAnswer(Answer):
     queues: list[QueueHistory]
 
 
-async def _history(context: ApiContext, _: Asked[NoParameters, None]) -> str:
+async def _history(context: ApiContext, _: ParsedRequest[NoParameters, None]) -> str:
     samples = context.history.samples
     last = samples[-1][0] if samples else None
     return await asyncio.to_thread(_drawn_once, context.history, last)

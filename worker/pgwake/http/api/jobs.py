@@ -4,10 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pgwake.database.statements import web
+from pgwake.database.statements import http
 from pgwake.http.context import ApiContext
 from pgwake.http.fields import (
-    Answer,
     Count,
     JobId,
     Key,
@@ -15,11 +14,12 @@ from pgwake.http.fields import (
     Limit,
     Parameters,
     QueueName,
+    ResponseModel,
     Status,
     Time,
     WorkerName,
 )
-from pgwake.http.operation import Asked, Operation
+from pgwake.http.operation import Operation, ParsedRequest
 
 
 class ListJobs(Parameters):
@@ -34,13 +34,13 @@ class ListJobs(Parameters):
     after: JobId | None = Field(None, description="next, of the page before")
 
 
-class OneJob(Parameters):
+class JobPath(Parameters):
     """A job, by its id in the path."""
 
     id: JobId
 
 
-class ListedJob(Answer):
+class ListedJob(ResponseModel):
     """What a list shows of a job."""
 
     id: JobId
@@ -57,7 +57,7 @@ class ListedJob(Answer):
     finished_at: Time | None
 
 
-class Jobs(Answer):
+class JobPage(ResponseModel):
     """A page of jobs, the newest first."""
 
     jobs: list[ListedJob]
@@ -90,35 +90,35 @@ class Job(ListedJob):
     explanation: str = Field(description="why it does not run, or what became of it")
 
 
-class Cancelled(Answer):
+class Cancelled(ResponseModel):
     """What became of it: cancelled, asked to stop, or it had ended before."""
 
     id: JobId
     outcome: Literal["cancelled", "cancel_requested", "completed", "failed"]
 
 
-class RetriedJob(Answer):
+class RetriedJob(ResponseModel):
     """What it is now."""
 
     id: JobId
     status: Literal["pending", "waiting"]
 
 
-async def _list(context: ApiContext, asked: Asked[ListJobs, None]) -> str:
+async def _list(context: ApiContext, asked: ParsedRequest[ListJobs, None]) -> str:
     given = asked.parameters.model_dump()
-    return await context.pool.read(lambda c: web.list_jobs(c, given))
+    return await context.pool.read(lambda c: http.list_jobs(c, given))
 
 
-async def _show(context: ApiContext, asked: Asked[OneJob, None]) -> str:
-    return await context.pool.read(lambda c: web.show_job(c, asked.parameters.id))
+async def _show(context: ApiContext, asked: ParsedRequest[JobPath, None]) -> str:
+    return await context.pool.read(lambda c: http.show_job(c, asked.parameters.id))
 
 
-async def _cancel(context: ApiContext, asked: Asked[OneJob, None]) -> str:
-    return await context.pool.write(lambda c: web.cancel_job(c, asked.parameters.id))
+async def _cancel(context: ApiContext, asked: ParsedRequest[JobPath, None]) -> str:
+    return await context.pool.write(lambda c: http.cancel_job(c, asked.parameters.id))
 
 
-async def _retry(context: ApiContext, asked: Asked[OneJob, None]) -> str:
-    return await context.pool.write(lambda c: web.retry_job(c, asked.parameters.id))
+async def _retry(context: ApiContext, asked: ParsedRequest[JobPath, None]) -> str:
+    return await context.pool.write(lambda c: http.retry_job(c, asked.parameters.id))
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
@@ -127,14 +127,14 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         path="/api/jobs",
         summary="List jobs, the newest first",
         parameters=ListJobs,
-        answer=Jobs,
+        answer=JobPage,
         do=_list,
     ),
     Operation(
         method="GET",
         path="/api/jobs/{id}",
         summary="Show a job, and say in words why it does not run",
-        parameters=OneJob,
+        parameters=JobPath,
         answer=Job,
         do=_show,
         problems=(404,),
@@ -143,7 +143,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         method="POST",
         path="/api/jobs/{id}/cancel",
         summary="Cancel a job; a running one is asked to stop",
-        parameters=OneJob,
+        parameters=JobPath,
         answer=Cancelled,
         do=_cancel,
         problems=(404,),
@@ -152,7 +152,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         method="POST",
         path="/api/jobs/{id}/retry",
         summary="Make a failed or cancelled job pending again",
-        parameters=OneJob,
+        parameters=JobPath,
         answer=RetriedJob,
         do=_retry,
         problems=(404, 409),

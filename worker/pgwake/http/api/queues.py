@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from pgwake.database.statements import web
+from pgwake.database.statements import http
 from pgwake.http.context import ApiContext
 from pgwake.http.fields import (
     MAX_SECONDS,
-    Answer,
     Count,
     Instant,
     JobId,
@@ -19,19 +18,20 @@ from pgwake.http.fields import (
     Parameters,
     QueueName,
     Request,
+    ResponseModel,
     Time,
     WorkerName,
 )
-from pgwake.http.operation import Asked, Operation
+from pgwake.http.operation import Operation, ParsedRequest
 
 
-class OneQueue(Parameters):
+class QueueFilter(Parameters):
     """Perhaps one queue alone."""
 
     queue: QueueName | None = None
 
 
-class Counts(Answer):
+class CommonCounts(ResponseModel):
     """What stands in a queue, and what has gone through it."""
 
     queue_size: Count = Field(description="pending, scheduled and waiting jobs")
@@ -46,7 +46,7 @@ class Counts(Answer):
     avg_execution_time_ms: Milliseconds = Field(description="of the same, their run")
 
 
-class QueueCounts(Counts):
+class QueueCounts(CommonCounts):
     """The same of one queue, in more detail."""
 
     queue: QueueName
@@ -64,19 +64,19 @@ class QueueCounts(Counts):
     )
 
 
-class Stats(Counts):
+class Stats(CommonCounts):
     """All queues together, and each."""
 
     queues: list[QueueCounts]
 
 
-class ListActive(OneQueue):
+class ListActive(QueueFilter):
     """Which running jobs."""
 
     limit: Limit = 100
 
 
-class ActiveTask(Answer):
+class RunningJob(ResponseModel):
     """A running job."""
 
     id: JobId
@@ -88,14 +88,14 @@ class ActiveTask(Answer):
     progress: Any
 
 
-class ActiveTasks(Answer):
+class RunningJobs(ResponseModel):
     """The running jobs, the longest-running first; count is of all."""
 
     count: Count
-    tasks: list[ActiveTask]
+    tasks: list[RunningJob]
 
 
-class Named(Parameters):
+class QueuePath(Parameters):
     """A queue, by its name in the path; / in it is %2F."""
 
     name: QueueName
@@ -116,43 +116,43 @@ class Pause(Request):
         return self
 
 
-class Paused(Answer):
+class Paused(ResponseModel):
     """Until when; null: until it is resumed."""
 
     queue: QueueName
     paused_until: Time | None
 
 
-class Resumed(Answer):
+class Resumed(ResponseModel):
     """Whether it was paused."""
 
     queue: QueueName
     was_paused: bool
 
 
-async def _stats(context: ApiContext, asked: Asked[OneQueue, None]) -> str:
-    return await context.pool.read(lambda c: web.stats(c, asked.parameters.queue))
+async def _stats(context: ApiContext, asked: ParsedRequest[QueueFilter, None]) -> str:
+    return await context.pool.read(lambda c: http.stats(c, asked.parameters.queue))
 
 
-async def _active(context: ApiContext, asked: Asked[ListActive, None]) -> str:
+async def _active(context: ApiContext, asked: ParsedRequest[ListActive, None]) -> str:
     given = asked.parameters
     return await context.pool.read(
-        lambda c: web.active_tasks(c, given.queue, given.limit)
+        lambda c: http.active_tasks(c, given.queue, given.limit)
     )
 
 
-async def _pause(context: ApiContext, asked: Asked[Named, Pause]) -> str:
+async def _pause(context: ApiContext, asked: ParsedRequest[QueuePath, Pause]) -> str:
     until, seconds = asked.body.until, asked.body.seconds
     text = None if until is None else until.isoformat()
     duration = None if seconds is None else timedelta(seconds=seconds)
     return await context.pool.write(
-        lambda c: web.pause_queue(c, asked.parameters.name, text, duration)
+        lambda c: http.pause_queue(c, asked.parameters.name, text, duration)
     )
 
 
-async def _resume(context: ApiContext, asked: Asked[Named, None]) -> str:
+async def _resume(context: ApiContext, asked: ParsedRequest[QueuePath, None]) -> str:
     return await context.pool.write(
-        lambda c: web.resume_queue(c, asked.parameters.name)
+        lambda c: http.resume_queue(c, asked.parameters.name)
     )
 
 
@@ -161,7 +161,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         method="GET",
         path="/api/queue/stats",
         summary="What stands in the queues, and what has gone through them",
-        parameters=OneQueue,
+        parameters=QueueFilter,
         answer=Stats,
         do=_stats,
     ),
@@ -170,14 +170,14 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         path="/api/queue/active-tasks",
         summary="The jobs that run, the longest-running first",
         parameters=ListActive,
-        answer=ActiveTasks,
+        answer=RunningJobs,
         do=_active,
     ),
     Operation(
         method="POST",
         path="/api/queues/{name}/pause",
         summary="Pause a queue, until a time, for some seconds, or until it is resumed",
-        parameters=Named,
+        parameters=QueuePath,
         body=TypeAdapter(Pause),
         is_body_optional=True,
         answer=Paused,
@@ -187,7 +187,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         method="POST",
         path="/api/queues/{name}/resume",
         summary="End a queue's pause",
-        parameters=Named,
+        parameters=QueuePath,
         answer=Resumed,
         do=_resume,
     ),

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from pgwake.database.statements import web
+from pgwake.database.statements import http
 from pgwake.http.context import ApiContext
-from pgwake.http.fields import Answer, Count, Kind, QueueName, Time, WorkerName
-from pgwake.http.operation import Asked, NoParameters, Operation
+from pgwake.http.fields import Count, Kind, QueueName, ResponseModel, Time, WorkerName
+from pgwake.http.operation import NoParameters, Operation, ParsedRequest
 
 
-class Worker(Answer):
+class Worker(ResponseModel):
     """A worker, as it has last reported itself."""
 
     name: WorkerName
@@ -24,14 +24,14 @@ class Worker(Answer):
     is_live: bool
 
 
-class Workers(Answer):
+class Workers(ResponseModel):
     """The workers that report themselves, by name."""
 
     workers: list[Worker]
 
 
-async def _list(context: ApiContext, _: Asked[NoParameters, None]) -> str:
-    return await context.pool.read(web.list_workers)
+async def _list(context: ApiContext, _: ParsedRequest[NoParameters, None]) -> str:
+    return await context.pool.read(http.list_workers)
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (

@@ -8,7 +8,7 @@ import { job } from './job.js';
 import { jobs } from './jobs.js';
 import { Live } from './live.js';
 import { overview } from './overview.js';
-import { running, workers } from './running.js';
+import { running, workers } from './workers.js';
 
 const VIEWS = { '': overview, running, failed, jobs, workers };
 const TOKEN = /^[A-Za-z0-9._~+/=-]{1,256}$/; // what a header can carry

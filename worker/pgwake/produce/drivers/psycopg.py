@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import tuple_row
 
-from pgwake.database.statements import producer
+from pgwake.database.statements import produce
 from pgwake.produce.drivers.base import AsyncAdapter, SyncAdapter
 from pgwake.produce.options import COLUMNS
 
 if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-_COPY = producer.copy(COLUMNS).encode()
+_COPY = produce.copy(COLUMNS).encode()
 
 
 class ConnectionAdapter(SyncAdapter):

@@ -11,10 +11,10 @@ from pydantic import Field, TypeAdapter
 from pgwake.database.connection import FAULTS, Connection
 from pgwake.database.statements import push
 from pgwake.http.api.new_job import NewJob, NewJobs, Push
-from pgwake.http.api.queues import Named
+from pgwake.http.api.queues import QueuePath
 from pgwake.http.context import ApiContext
-from pgwake.http.fields import Answer, JobId
-from pgwake.http.operation import Asked, Operation
+from pgwake.http.fields import JobId, ResponseModel
+from pgwake.http.operation import Operation, ParsedRequest
 from pgwake.http.refusals import problem_of
 from pgwake.observe import joblog
 
@@ -22,14 +22,14 @@ from pgwake.observe import joblog
 _OF_ONE_JOB = ("PW", "23514", "P0001")
 
 
-class Pushed(Answer):
+class Pushed(ResponseModel):
     """A job that was pushed."""
 
     id: JobId
     is_new: bool = Field(description="false: a live job has its unique key")
 
 
-class PushedJobs(Answer):
+class PushedJobs(ResponseModel):
     """The jobs, in the order of the request."""
 
     ids: list[JobId]
@@ -81,7 +81,7 @@ class _Batch:
         )
 
 
-def _prepared(asked: Asked[Named, NewJob | NewJobs]) -> _Batch:
+def _prepared(asked: ParsedRequest[QueuePath, NewJob | NewJobs]) -> _Batch:
     given = asked.body
     is_batch = isinstance(given, NewJobs)
     jobs = given.jobs if isinstance(given, NewJobs) else [given]
@@ -90,7 +90,9 @@ def _prepared(asked: Asked[Named, NewJob | NewJobs]) -> _Batch:
     return _Batch(asked.text, json.dumps(options), trace, is_batch, len(jobs))
 
 
-async def _push(context: ApiContext, asked: Asked[Named, NewJob | NewJobs]) -> str:
+async def _push(
+    context: ApiContext, asked: ParsedRequest[QueuePath, NewJob | NewJobs]
+) -> str:
     batch = await asyncio.to_thread(_prepared, asked)
     try:
         answer = await context.pool.write(batch.add)
@@ -135,7 +137,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         method="POST",
         path="/queues/{name}/push",
         summary="Push a job, or up to 10,000: all in one transaction, or none",
-        parameters=Named,
+        parameters=QueuePath,
         body=TypeAdapter(Push),
         answer=PushedJobs,
         do=_push,

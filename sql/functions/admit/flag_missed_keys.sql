@@ -5,7 +5,7 @@
 -- Steps from key to key, at most max_keys a call; the next call of the session goes on
 -- where this one has stopped (the setting pgwake.keys_at). Returns how many rechecks it
 -- wrote. Rides jobs_key_idx and rechecks_due_idx.
-create or replace function pgwake.recheck_keys(max_keys int default 10000)
+create or replace function pgwake.flag_missed_keys(max_keys int default 10000)
 returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -22,7 +22,7 @@ declare
   v_last_queue text;
   v_count int := 0;
 begin
-  for v_n in 1..recheck_keys.max_keys loop
+  for v_n in 1..flag_missed_keys.max_keys loop
     select j.queue, j.concurrency_key into v_queue, v_key
     from pgwake.jobs_live as j
     where j.status = 'waiting' and j.concurrency_key is not null and j.has_parents_left is not true
@@ -62,6 +62,6 @@ begin
 end
 $$;
 
-comment on function pgwake.recheck_keys is
+comment on function pgwake.flag_missed_keys is
   'Internal: writes rechecks for concurrency keys that should have one.';
-revoke all on function pgwake.recheck_keys from public;
+revoke all on function pgwake.flag_missed_keys from public;

@@ -8,7 +8,7 @@ from time import monotonic
 import asyncpg
 import structlog
 
-from pgwake import names
+from pgwake import worker_names
 from pgwake.database.connection import Connection, describe
 from pgwake.database.session import Session
 from pgwake.database.statements.install import is_read_only
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 LOOK_SECONDS = 5.0
 
 
-class Web:
+class StandaloneServer:
     """Serves HTTP, runs no jobs and does no upkeep: it writes what it is asked to.
 
     Args:
@@ -40,7 +40,7 @@ class Web:
 
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings = settings
-        self._application_name = names.api_application_name(name)
+        self._application_name = worker_names.api_application_name(name)
         self._session = Session(
             settings.dsn, self._application_name, "samples", settings.query_timeout
         )

@@ -12,13 +12,13 @@ from pgwake.database.connection import Connection, backoff, is_transient
 from pgwake.database.session import Session
 from pgwake.database.statements.finish import lease_outcomes, parent_results
 from pgwake.engine.finisher import Finisher
-from pgwake.engine.progress import Reports
+from pgwake.engine.progress import ProgressReports
 from pgwake.engine.transaction import Transaction
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.job import Isolation, ParentResult
 
 
-class Service:
+class JobServices:
     """Reports, transactions and the parents' results; one a process.
 
     Its connections are opened when they are needed: one for questions, and one for each
@@ -41,7 +41,7 @@ class Service:
         timeout: float,
         most: int,
         finisher: Finisher,
-        reports: Reports,
+        reports: ProgressReports,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.timeout = timeout

@@ -5,7 +5,7 @@
 --
 -- Told by the days that a leaf is for, so that nothing is read; what is left is looked
 -- into, riding jobs_finished_N_finished_at_idx. value: bytes.
-create or replace function pgwake.diagnose_leaves()
+create or replace function pgwake.diagnose_retention()
 returns setof pgwake.finding
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -58,6 +58,6 @@ begin
 end
 $$;
 
-comment on function pgwake.diagnose_leaves is
+comment on function pgwake.diagnose_retention is
   'Internal: for diagnose, leaves that should have been truncated.';
-revoke all on function pgwake.diagnose_leaves from public;
+revoke all on function pgwake.diagnose_retention from public;

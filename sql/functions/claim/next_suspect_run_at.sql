@@ -3,7 +3,7 @@
 -- that is paused, or whose rate is used up, is told from the end of that on, and one
 -- whose max_running is reached not at all: the end of one of its jobs makes room. Rides
 -- jobs_claim_idx and jobs_lease_idx.
-create or replace function pgwake.next_suspect_at(queues text[])
+create or replace function pgwake.next_suspect_run_at(queues text[])
 returns timestamptz
 language plpgsql stable
 security definer
@@ -21,7 +21,7 @@ begin
     from (
       select j.queue, min(j.run_at) as run_at
       from pgwake.jobs_live as j
-      where j.queue = any (next_suspect_at.queues) and j.status = 'pending'
+      where j.queue = any (next_suspect_run_at.queues) and j.status = 'pending'
         and least(j.crash_count, 2) * 201 - j.priority between 302 and 502
       group by j.queue
     ) as s
@@ -37,6 +37,6 @@ begin
 end
 $$;
 
-comment on function pgwake.next_suspect_at is
+comment on function pgwake.next_suspect_run_at is
   'When the next job with two crashes or more is due; null if there is none.';
-revoke all on function pgwake.next_suspect_at from public;
+revoke all on function pgwake.next_suspect_run_at from public;

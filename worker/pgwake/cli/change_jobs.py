@@ -35,7 +35,7 @@ from pgwake.cli.output import (
 )
 from pgwake.cli.tables import Row, cut_short
 from pgwake.database.connection import Connection
-from pgwake.database.statements import operate, producer
+from pgwake.database.statements import operate, produce
 from pgwake.database.statements.operate import (
     cancel_jobs,
     list_failed,
@@ -69,7 +69,7 @@ Limit = Annotated[
 ]
 
 
-class Live(StrEnum):
+class LiveStatus(StrEnum):
     """The states of jobs that have not ended."""
 
     WAITING = "waiting"
@@ -77,7 +77,7 @@ class Live(StrEnum):
     RUNNING = "running"
 
 
-class Ended(StrEnum):
+class EndedStatus(StrEnum):
     """The states of jobs that have ended."""
 
     FAILED = "failed"
@@ -140,7 +140,7 @@ def retry(
     filters = (queue_name, kind, fingerprint)
     _check(ids, filters, (rate, patch), dry_run=dry_run)
     if ids:
-        _each(ids, producer.retry_job, as_json=as_json, database_url=database_url)
+        _each(ids, produce.retry_job, as_json=as_json, database_url=database_url)
         return
     merged = None if patch is None else json_object("--patch", patch)
     if (rate, patch) != (None, None) and limit > MAX_RETRIES:
@@ -219,7 +219,9 @@ def cancel(
     kind: Kind = None,
     concurrency_key: ConcurrencyKey = None,
     unique_key: UniqueKey = None,
-    status: Annotated[Live | None, typer.Option(help="Only in this state.")] = None,
+    status: Annotated[
+        LiveStatus | None, typer.Option(help="Only in this state.")
+    ] = None,
     limit: Limit = 10_000,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -230,7 +232,7 @@ def cancel(
     filters = (queue_name, kind, concurrency_key, unique_key, status)
     _check(ids, filters, (), dry_run=dry_run)
     if ids:
-        _each(ids, producer.cancel_job, as_json=as_json, database_url=database_url)
+        _each(ids, produce.cancel_job, as_json=as_json, database_url=database_url)
         return
 
     async def some(connection: Connection, count: int, dry_run: bool) -> Counts:
@@ -251,8 +253,8 @@ def cancel(
 
 def purge(
     status: Annotated[
-        Ended, typer.Option(help="Jobs that ended like this.")
-    ] = Ended.FAILED,
+        EndedStatus, typer.Option(help="Jobs that ended like this.")
+    ] = EndedStatus.FAILED,
     queue_name: Queue = None,
     kind: Kind = None,
     fingerprint: Fingerprint = None,
@@ -369,7 +371,7 @@ def _said(count: int, limit: int) -> str:
 
 def _each(
     ids: list[int],
-    action: Callable[[int], producer.Question[Any]],
+    action: Callable[[int], produce.Query[Any]],
     *,
     as_json: bool,
     database_url: str | None,
@@ -380,7 +382,7 @@ def _each(
         rows: list[Row] = []
         for job_id in ids:
             try:
-                outcome = await producer.answer(connection, action(job_id))
+                outcome = await produce.answer(connection, action(job_id))
                 rows.append({"id": job_id, "outcome": outcome or "retried"})
             except asyncpg.PostgresError as error:
                 if not str(error.sqlstate).startswith("PW"):

@@ -15,7 +15,7 @@
 --
 -- next_at: when to look again, should count be taken: at the next token. Null where
 -- nothing runs until a job ends, which wakes the queue. Rides jobs_lease_idx.
-create or replace function pgwake.admit_claim(
+create or replace function pgwake.limit_claim(
   queue text,
   inout count int,
   max_running int,
@@ -34,47 +34,47 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-  v_burst double precision := coalesce(admit_claim.rate_burst, greatest(1, ceil(admit_claim.rate_limit)));
+  v_burst double precision := coalesce(limit_claim.rate_burst, greatest(1, ceil(limit_claim.rate_limit)));
   v_room int;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     perform pgwake.raise_invalid(
       'a queue with limits needs transactions that are read committed', 'Claim in a transaction of that level.');
   end if;
-  if not pg_try_advisory_xact_lock(1885828975, hashtext(admit_claim.queue)) then
-    admit_claim.count := 0;
-    next_at := admit_claim.at;
+  if not pg_try_advisory_xact_lock(1885828975, hashtext(limit_claim.queue)) then
+    limit_claim.count := 0;
+    next_at := limit_claim.at;
     return;
   end if;
 
-  if admit_claim.max_running is not null then
-    select greatest(admit_claim.max_running - pg_catalog.count(*), 0) into v_room
+  if limit_claim.max_running is not null then
+    select greatest(limit_claim.max_running - pg_catalog.count(*), 0) into v_room
     from (
       select from pgwake.jobs_live as j
-      where j.queue = admit_claim.queue and j.status = 'running'
-      limit admit_claim.max_running
+      where j.queue = limit_claim.queue and j.status = 'running'
+      limit limit_claim.max_running
     ) as r;
-    admit_claim.count := least(admit_claim.count, v_room);
+    limit_claim.count := least(limit_claim.count, v_room);
   end if;
 
-  admit_claim.at := clock_timestamp() + (admit_claim.at - now());
-  if admit_claim.rate_limit is not null then
+  limit_claim.at := clock_timestamp() + (limit_claim.at - now());
+  if limit_claim.rate_limit is not null then
     update pgwake.rate_buckets as b
-    set filled_at = admit_claim.at
-    where b.queue = admit_claim.queue and b.filled_at > admit_claim.at;
-    select b.tokens + admit_claim.rate_limit * extract(epoch from admit_claim.at - b.filled_at)
-    into admit_claim.tokens
-    from pgwake.rate_buckets as b where b.queue = admit_claim.queue;
-    admit_claim.tokens := least(v_burst, coalesce(admit_claim.tokens, v_burst));
-    admit_claim.count := least(admit_claim.count, floor(admit_claim.tokens + 1e-9));
-    if admit_claim.count is distinct from v_room then
-      next_at := admit_claim.at + interval '1 microsecond'
-        + interval '1 second' * ((1 - (admit_claim.tokens - admit_claim.count)) / admit_claim.rate_limit);
+    set filled_at = limit_claim.at
+    where b.queue = limit_claim.queue and b.filled_at > limit_claim.at;
+    select b.tokens + limit_claim.rate_limit * extract(epoch from limit_claim.at - b.filled_at)
+    into limit_claim.tokens
+    from pgwake.rate_buckets as b where b.queue = limit_claim.queue;
+    limit_claim.tokens := least(v_burst, coalesce(limit_claim.tokens, v_burst));
+    limit_claim.count := least(limit_claim.count, floor(limit_claim.tokens + 1e-9));
+    if limit_claim.count is distinct from v_room then
+      next_at := limit_claim.at + interval '1 microsecond'
+        + interval '1 second' * ((1 - (limit_claim.tokens - limit_claim.count)) / limit_claim.rate_limit);
     end if;
   end if;
 end
 $$;
 
-comment on function pgwake.admit_claim is
+comment on function pgwake.limit_claim is
   'Internal: how many jobs a claim may take of a queue with limits.';
-revoke all on function pgwake.admit_claim from public;
+revoke all on function pgwake.limit_claim from public;

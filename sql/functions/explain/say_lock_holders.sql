@@ -1,6 +1,6 @@
 -- Whose transactions have these tables locked, in words, the oldest first, at most five.
 -- Since when is known of the caller's own role's (pg_read_all_stats: of everybody's).
-create or replace function pgwake.say_holders(tables regclass[])
+create or replace function pgwake.say_lock_holders(tables regclass[])
 returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -19,11 +19,11 @@ as $$
     left join pg_prepared_xacts as p on p.transaction = x.transactionid
     where l.locktype = 'relation' and l.granted and l.pid is distinct from pg_backend_pid()
       and l.database = (select d.oid from pg_database as d where d.datname = current_database())
-      and l.relation = any (say_holders.tables)
+      and l.relation = any (say_lock_holders.tables)
     order by at nulls first
     limit 5
   ) as h
 $$;
 
-comment on function pgwake.say_holders is 'Internal: who has tables locked, in words.';
-revoke all on function pgwake.say_holders from public;
+comment on function pgwake.say_lock_holders is 'Internal: who has tables locked, in words.';
+revoke all on function pgwake.say_lock_holders from public;

@@ -11,15 +11,15 @@ from typing import Any, NoReturn
 
 from pgwake.database.session import Session
 from pgwake.database.statements import testing as queue
-from pgwake.engine.calls import Calls
+from pgwake.engine.attempts.calls import Calls
 from pgwake.engine.ends import End, Release, Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
-from pgwake.engine.progress import Reports
+from pgwake.engine.job_services import JobServices
+from pgwake.engine.progress import ProgressReports
 from pgwake.engine.ready_jobs import ReadyJobs
-from pgwake.engine.runner import Runner
+from pgwake.engine.attempts.runner import Runner
 from pgwake.engine.scheduler import Scheduler
-from pgwake.engine.service import Service
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.job import Isolation
@@ -31,7 +31,7 @@ from pgwake.processes.pool import Processes
 from pgwake.produce.defaults import default_queue, worker_default
 from pgwake.produce.queue import Queue
 from pgwake.settings import Settings
-from pgwake.testing.connections import Borrowed
+from pgwake.testing.connections import BorrowedSession
 from pgwake.testing.databases import TIMEOUT, WORKER
 
 _OURS = str(Path(__file__).parents[1])
@@ -91,10 +91,12 @@ class _Recorder(Telemetry):
         self.has_end.set()
 
 
-class _BorrowedService(Service):
+class _BorrowedService(JobServices):
     """What handlers may ask for whose jobs are in somebody's open transaction."""
 
-    def __init__(self, session: Borrowed, finisher: Finisher, reports: Reports) -> None:
+    def __init__(
+        self, session: BorrowedSession, finisher: Finisher, reports: ProgressReports
+    ) -> None:
         super().__init__("", WORKER, TIMEOUT, 0, finisher, reports)
         self._session = session
 
@@ -105,7 +107,7 @@ class _BorrowedService(Service):
         )
 
 
-class Rehearsal:
+class InlineRunner:
     """Claims one due job at a time, runs it, and writes its end.
 
     Args:
@@ -125,13 +127,13 @@ class Rehearsal:
     ) -> None:
         self._session = session
         self._raises = raises
-        reports = Reports(session)
+        reports = ProgressReports(session)
         self._recorder = _Recorder()
         self._finisher = Finisher(session, HeldJobs(), self._recorder, reports)
         self._service = (
             _BorrowedService(session, self._finisher, reports)
-            if isinstance(session, Borrowed)
-            else Service(session.dsn, WORKER, TIMEOUT, 1, self._finisher, reports)
+            if isinstance(session, BorrowedSession)
+            else JobServices(session.dsn, WORKER, TIMEOUT, 1, self._finisher, reports)
         )
         self._processes = Processes(Settings.load(), WORKER, has_own_log=False)
         calls = Calls(threads, self._processes)
@@ -148,7 +150,7 @@ class Rehearsal:
         runs: list[Run] = []
         async with AsyncExitStack() as stack:
             # What handlers enqueue goes where their job is from.
-            if isinstance(self._session, Borrowed):
+            if isinstance(self._session, BorrowedSession):
                 stack.enter_context(default_queue(Queue(self._session.adapter)))
             else:
                 await stack.enter_async_context(worker_default(self._session.dsn))
@@ -180,7 +182,7 @@ class Rehearsal:
         recorder.forget()
         undoing = (
             session.savepoint("pgwake_job")
-            if isinstance(session, Borrowed)
+            if isinstance(session, BorrowedSession)
             else nullcontext(False)
         )
         async with undoing:

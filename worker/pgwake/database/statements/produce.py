@@ -63,7 +63,7 @@ _WATCH = "select pgwake.watch()"
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[T]):
+class Query(Generic[T]):
     """A statement, its argument, and how its answer is read."""
 
     sql: str
@@ -72,7 +72,7 @@ class Question(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class JobSnapshot:
     """What a job is like just now.
 
     Attributes:
@@ -96,14 +96,14 @@ def _enqueue(types: tuple[tuple[str, str], ...]) -> str:
     )
 
 
-def enqueue(job: str, types: tuple[tuple[str, str], ...]) -> Question[int]:
+def enqueue(job: str, types: tuple[tuple[str, str], ...]) -> Query[int]:
     """Add a job, a JSON object; its id.
 
     Args:
         job: The job.
         types: The fields that it may have, each with its type in SQL.
     """
-    return Question(_enqueue(types), job, int)
+    return Query(_enqueue(types), job, int)
 
 
 def copy(columns: Sequence[str]) -> str:
@@ -111,42 +111,42 @@ def copy(columns: Sequence[str]) -> str:
     return f"copy pgwake.jobs ({', '.join(columns)}) from stdin"
 
 
-def enqueue_many(jobs: str) -> Question[list[int]]:
+def enqueue_many(jobs: str) -> Query[list[int]]:
     """Add jobs, a JSON array; their ids in that order."""
-    return Question(_ENQUEUE_MANY, jobs, json.loads)
+    return Query(_ENQUEUE_MANY, jobs, json.loads)
 
 
-def now() -> Question[datetime]:
+def now() -> Query[datetime]:
     """Tell the database's time."""
-    return Question(_NOW, "0", _instant)
+    return Query(_NOW, "0", _instant)
 
 
-def get_job(job_id: int) -> Question[dict[str, Any]]:
+def get_job(job_id: int) -> Query[dict[str, Any]]:
     """Return a job, all columns."""
-    return Question(_GET_JOB, str(job_id), _job)
+    return Query(_GET_JOB, str(job_id), _job)
 
 
-def cancel_job(job_id: int) -> Question[str]:
+def cancel_job(job_id: int) -> Query[str]:
     """Cancel a job; what became of it."""
-    return Question(_CANCEL_JOB, str(job_id), str)
+    return Query(_CANCEL_JOB, str(job_id), str)
 
 
-def retry_job(job_id: int) -> Question[None]:
+def retry_job(job_id: int) -> Query[None]:
     """Make a failed or cancelled job pending again."""
-    return Question(_RETRY_JOB, str(job_id), lambda _: None)
+    return Query(_RETRY_JOB, str(job_id), lambda _: None)
 
 
-def stats(queue: str | None) -> Question[list[dict[str, Any]]]:
+def stats(queue: str | None) -> Query[list[dict[str, Any]]]:
     """Count what stands in a queue, or in all (None)."""
-    return Question(_STATS, queue, _stats)
+    return Query(_STATS, queue, _stats)
 
 
-def look(job_id: int) -> Question[Look]:
+def look(job_id: int) -> Query[JobSnapshot]:
     """Look whether a job has ended."""
-    return Question(_LOOK, str(job_id), lambda text: Look(**json.loads(text)))
+    return Query(_LOOK, str(job_id), lambda text: JobSnapshot(**json.loads(text)))
 
 
-async def answer(connection: Connection, question: Question[T]) -> T:
+async def answer(connection: Connection, question: Query[T]) -> T:
     """Ask on a connection of asyncpg."""
     return question.read(await connection.fetchval(question.sql, question.argument))
 

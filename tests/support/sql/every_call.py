@@ -23,7 +23,7 @@ allow_replace claim_batch claim_jobs claim_known_batch claim_next_job claim_or_w
 complete_job complete_jobs declare_kinds diagnose diagnose_worker due_schedules
 explain_job extend_leases fail_job fail_jobs fire_schedule fire_schedules forget_worker
 get_adoption get_metrics get_parent_results is_live lease_outcome list_failed list_kinds
-list_schedules list_workers maintain mute next_run_at next_suspect_at
+list_schedules list_workers maintain mute next_run_at next_suspect_run_at
 note_schedule_problem notify_lock_key open_writers park pass_duty peek_jobs
 raise_invalid release_jobs release_worker_jobs report_worker report_worker_slots
 retry_delay set_progress set_progresses snooze_job sweep_expired_leases unmute unpark
@@ -47,7 +47,7 @@ STEPS = [
 PAYLOAD = '{"n": 1.50, "text": "it\'s \\\\ \\"q\\" $$ %s"}'
 
 
-class Life:
+class EveryCall:
     """Calls functions by name, keeps what they answer, and which were called."""
 
     def __init__(self, producer: Session, worker: Session, admin: Session) -> None:
@@ -87,7 +87,7 @@ class Life:
         return {"job_id": job_id, "lease_id": lease_id}
 
 
-def set_policy(life: Life) -> None:
+def set_policy(life: EveryCall) -> None:
     """Policy, by an admin's own statements."""
     admin = life.admin
     admin.execute(
@@ -116,7 +116,7 @@ def set_policy(life: Life) -> None:
     admin.execute("delete from pgwake.concurrency_limits where key = 'gone'")
 
 
-def declare(life: Life) -> None:
+def declare(life: EveryCall) -> None:
     worker = life.worker
     life.keep(worker, "allow_replace")
     kinds = '{"checked": {"timeout": 60, "schema": {"type": "object"}}}'
@@ -135,7 +135,7 @@ def declare(life: Life) -> None:
     assert len(life.call(worker, "list_kinds")) == 1
 
 
-def enqueue(life: Life) -> None:
+def enqueue(life: EveryCall) -> None:
     """Jobs of every sort, by every way in."""
     producer = life.producer
     life.call(producer, "watch")
@@ -177,7 +177,7 @@ def enqueue(life: Life) -> None:
     life.call(producer, "unwatch")
 
 
-def go_on_duty(life: Life) -> None:
+def go_on_duty(life: EveryCall) -> None:
     worker = life.worker
     for function in ("notify_lock_key", "park", "mute", "unmute", "pass_duty"):
         life.keep(worker, function, queue="family")
@@ -186,12 +186,12 @@ def go_on_duty(life: Life) -> None:
     assert life.call(worker, "next_run_at", queue="late") != [None]
     life.keep(worker, "claim_or_wait", queue="nobody's")
     life.keep(worker, "unpark", queue="nobody's")
-    life.keep(worker, "next_suspect_at", queues=["limited", "family"])
+    life.keep(worker, "next_suspect_run_at", queues=["limited", "family"])
     life.call(worker, "explain_job", job_id=1)
     assert len(life.call(worker, "peek_jobs", queue="limited")) == 1
 
 
-def run(life: Life) -> None:
+def run(life: EveryCall) -> None:
     """Every way to claim a job and to end one."""
     worker = life.worker
     ((jobs, *_),) = worker.execute(
@@ -246,7 +246,7 @@ def run(life: Life) -> None:
     life.keep(worker, "is_live", seen_at="2020-01-02 03:04:05Z")
 
 
-def keep_up(life: Life) -> None:
+def keep_up(life: EveryCall) -> None:
     """Schedules, upkeep and monitoring."""
     worker, admin = life.worker, life.admin
     life.keep(admin, "schedule", name="s", cron="*/5 1-3 * * 0", kind="tick", queue="s")
@@ -282,7 +282,7 @@ def keep_up(life: Life) -> None:
     life.keep(worker, "forget_worker", worker="w1")
 
 
-def decide(life: Life) -> None:
+def decide(life: EveryCall) -> None:
     """What only admins may."""
     admin = life.admin
     life.call(admin, "adopt", environment="it's", guard=False)
@@ -307,7 +307,7 @@ def decide(life: Life) -> None:
     life.keep(admin, "recount_jobs")
 
 
-PHASES: list[Callable[[Life], None]] = [
+PHASES: list[Callable[[EveryCall], None]] = [
     set_policy,
     declare,
     enqueue,
@@ -318,9 +318,9 @@ PHASES: list[Callable[[Life], None]] = [
 ]
 
 
-def live(producer: Session, worker: Session, admin: Session) -> Life:
+def live(producer: Session, worker: Session, admin: Session) -> EveryCall:
     """Do all of it, in a database that has had no job yet."""
-    life = Life(producer, worker, admin)
+    life = EveryCall(producer, worker, admin)
     for phase in PHASES:
         phase(life)
     return life

@@ -5,8 +5,8 @@ import structlog
 from pgwake.engine.finisher import Finisher
 from pgwake.errors import InvalidPayloadError, InvalidValueError
 from pgwake.jobs.attempt import Attempt
+from pgwake.jobs.handler_errors import ReportedError, describe
 from pgwake.jobs.outcomes import Discard, Retry, Snooze, outcome_of
-from pgwake.jobs.problem import ReportedError, describe
 
 log = structlog.get_logger()
 

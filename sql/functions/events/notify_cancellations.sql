@@ -5,7 +5,7 @@
 -- The payload is {"worker": claimed_by, "jobs": [id, ...]}, at most 100 ids each. It says
 -- no more than where to look: extend_leases answers cancel_requested, soon or at the next
 -- renewal. With pgwake.notify = off nothing is sent.
-create or replace function pgwake.ask_workers(job_ids bigint[], workers text[])
+create or replace function pgwake.notify_cancellations(job_ids bigint[], workers text[])
 returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -17,12 +17,12 @@ begin
   perform pg_notify('pgwake_cancel', json_build_object('worker', b.worker, 'jobs', json_agg(b.id))::text)
   from (
     select u.worker, u.id, (row_number() over (partition by u.worker order by u.id) - 1) / 100 as batch
-    from unnest(ask_workers.job_ids, ask_workers.workers) as u(id, worker)
+    from unnest(notify_cancellations.job_ids, notify_cancellations.workers) as u(id, worker)
   ) as b
   group by b.worker, b.batch;
 end
 $$;
 
-comment on function pgwake.ask_workers is
+comment on function pgwake.notify_cancellations is
   'Internal: tells workers to look at jobs whose cancellation has been asked for.';
-revoke all on function pgwake.ask_workers from public;
+revoke all on function pgwake.notify_cancellations from public;

@@ -1,7 +1,7 @@
 -- Counts by kind what workers gave back since they don't know it: one name for each
 -- such job; null and an empty array are none. Locks the kinds' rows in order of their
 -- names. Rides kinds_pkey.
-create or replace function pgwake.note_bounces(kinds text[])
+create or replace function pgwake.count_bounces(kinds text[])
 returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -11,7 +11,7 @@ as $$
 begin
   insert into pgwake.kinds as k (name, bounce_count, bounced_at)
   select b.kind, count(*), pgwake.now()
-  from unnest(note_bounces.kinds) as b(kind)
+  from unnest(count_bounces.kinds) as b(kind)
   where b.kind is not null
   group by b.kind
   order by b.kind
@@ -21,6 +21,6 @@ begin
 end
 $$;
 
-comment on function pgwake.note_bounces is
+comment on function pgwake.count_bounces is
   'Internal: counts by kind what workers gave back since they don''t know it.';
-revoke all on function pgwake.note_bounces from public;
+revoke all on function pgwake.count_bounces from public;

@@ -14,7 +14,7 @@
 -- ids_come_again   error    the sequence of ids lags behind the jobs
 -- unpublishable    error    a table that is published, without a primary key or replica
 --                           identity: its changes are refused
-create or replace function pgwake.diagnose_schema()
+create or replace function pgwake.diagnose_installation()
 returns setof pgwake.finding
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -221,6 +221,6 @@ begin
 end
 $$;
 
-comment on function pgwake.diagnose_schema is
+comment on function pgwake.diagnose_installation is
   'Internal: for diagnose, what the installation is made of.';
-revoke all on function pgwake.diagnose_schema from public;
+revoke all on function pgwake.diagnose_installation from public;

@@ -43,8 +43,8 @@ COMMANDS: Mapping[str, tuple[str, str | None]] = {
     "resume": ("queues:resume", QUEUES),
     "drain": ("queues:drain", QUEUES),
     "limit": ("queues:limit", QUEUES),
-    "workers": ("queues:workers", QUEUES),
-    "kinds": ("queues:kinds", QUEUES),
+    "workers": ("workers:workers", QUEUES),
+    "kinds": ("workers:kinds", QUEUES),
     "psql": ("psql:psql", QUEUES),
     "doctor": ("doctor:doctor", QUEUES),
 }

@@ -10,6 +10,7 @@ import anyio
 from pgwake import worker_names
 from pgwake.database.session import Session
 from pgwake.engine.attempts.calls import Calls
+from pgwake.engine.attempts.runner import Runner
 from pgwake.engine.claimer import Claimer
 from pgwake.engine.ends import Telemetry
 from pgwake.engine.finisher import Finisher
@@ -22,7 +23,6 @@ from pgwake.engine.progress import ProgressReports
 from pgwake.engine.quarantine import Quarantine
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.engine.report import WorkerReport
-from pgwake.engine.attempts.runner import Runner
 from pgwake.engine.unanswered import UnansweredClaims
 from pgwake.engine.upkeep import Upkeep
 from pgwake.http.context import ApiContext

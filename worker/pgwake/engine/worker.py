@@ -15,9 +15,9 @@ from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.upkeep import declare_kinds
 from pgwake.engine.assembly import Assembly
+from pgwake.engine.attempts.runner import Runner
 from pgwake.engine.lifeline.thread import Lifeline
 from pgwake.engine.quarantine import Quarantine
-from pgwake.engine.attempts.runner import Runner
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.handler_errors import hide
 from pgwake.jobs.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry

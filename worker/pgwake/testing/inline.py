@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 from pgwake.database.session import Session
 from pgwake.database.statements import testing as queue
 from pgwake.engine.attempts.calls import Calls
+from pgwake.engine.attempts.runner import Runner
 from pgwake.engine.ends import End, Release, Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.job_services import JobServices
 from pgwake.engine.progress import ProgressReports
 from pgwake.engine.ready_jobs import ReadyJobs
-from pgwake.engine.attempts.runner import Runner
 from pgwake.engine.scheduler import Scheduler
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.attempt import Attempt

@@ -12,9 +12,9 @@ import structlog
 from pgwake import forks
 from pgwake.engine.attempts.calls import Calls
 from pgwake.engine.attempts.deadlines import Deadlines
+from pgwake.engine.attempts.verdicts import Verdicts
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.ready_jobs import ReadyJobs
-from pgwake.engine.attempts.verdicts import Verdicts
 from pgwake.jobs.attempt import Attempt, Member
 from pgwake.jobs.batch import Batch, ends_of
 from pgwake.jobs.job import Service

@@ -21,7 +21,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 3
 
 
 class Metrics:
-    """The metrics; labels are bounded, since unknown kinds fold into one.
+    """The metrics, a call each; labels are bounded, since unknown kinds fold into one.
 
     Args:
         kinds: The kinds that this process handles.

@@ -1,4 +1,4 @@
-"""python -m tests.lab.stalls: how long a busy queue stands still for the installer.
+"""python -m tests.lab.upgrade_stalls: how long does an upgrade hold up a busy queue?
 
 Sessions insert, claim and complete as fast as they can, and somebody keeps a claim's
 transaction open for --hold-seconds. Meanwhile psql, the one on PATH, runs

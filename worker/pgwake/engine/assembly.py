@@ -181,6 +181,7 @@ class Assembly:
             Calls(self._threads, self._processes),
             self._service,
             self._name if self._settings.tracing else None,
+            logs_starts=self._settings.log_level == "debug",
         )
 
     def _build_upkeep(self, sampler: Sampler) -> Upkeep:

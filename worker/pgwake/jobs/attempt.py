@@ -105,7 +105,7 @@ class Attempt(Job):
             self.task.cancel()
 
 
-class Member:
+class BatchStopper:
     """What stops one job of a batch; the call itself only when it was the last.
 
     Args:

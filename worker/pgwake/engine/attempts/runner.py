@@ -15,7 +15,7 @@ from pgwake.engine.attempts.deadlines import Deadlines
 from pgwake.engine.attempts.verdicts import Verdicts
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.ready_jobs import ReadyJobs
-from pgwake.jobs.attempt import Attempt, Member
+from pgwake.jobs.attempt import Attempt, BatchStopper
 from pgwake.jobs.batch import Batch, ends_of
 from pgwake.jobs.job import Service
 from pgwake.jobs.registry import Handler, Registry
@@ -41,6 +41,7 @@ class Runner:
         calls: How handlers are called.
         service: What handlers may ask for.
         worker: Whose runs get spans; None: none do.
+        logs_starts: Whether each start is a line; asking the log cost 2 us a job.
     """
 
     def __init__(
@@ -50,12 +51,15 @@ class Runner:
         calls: Calls,
         service: Service,
         worker: str | None,
+        *,
+        logs_starts: bool = False,
     ) -> None:
         self._registry = registry
         self._finisher = finisher
         self._calls = calls
         self._service = service
         self._worker = worker
+        self._logs_starts = logs_starts
         self._verdicts = Verdicts(finisher)
         self.running: set[Attempt] = set()
         self._deadlines = Deadlines(self.running)
@@ -148,7 +152,8 @@ class Runner:
         self.running.add(job)
         if handler.location is None:
             self._limit(job, handler)
-        joblog.started(job)
+        if self._logs_starts:
+            joblog.started(job)
         end: BaseException | str | None
         try:
             if handler.location is None:
@@ -215,9 +220,10 @@ class Runner:
         going = set(jobs)
         self.running.update(jobs)
         for job in jobs:
-            job.begin(Member(job, going, slot), self._service)
+            job.begin(BatchStopper(job, going, slot), self._service)
             self._limit(job, handler)
-            joblog.started(job)
+            if self._logs_starts:
+                joblog.started(job)
         ends: Sequence[BaseException | str | None]
         try:
             ends = ends_of(await self._calls.many(handler, arguments), jobs)

@@ -26,7 +26,7 @@ revoke all on function pgwake.before_insert_jobs from public;
 -- there is any policy that matters (kinds_insert_idx, queues_insert_idx), and whether
 -- all jobs are pending in one queue, as nearly always. Then wake() and get_audience()
 -- are asked only if the notify lock is held, or somebody watches: a tenth of a
--- producer's time.
+-- producer's time. One function, since no other sees the statement's rows.
 create or replace function pgwake.after_insert_jobs()
 returns trigger
 language plpgsql

@@ -31,7 +31,7 @@ async def test_a_running_job_is_cancelled(
             raise
 
     job_id = await insert(connection, "sleep")
-    async with embedded(database, registry, lease=1) as worker:
+    async with embedded(database, registry, lease=10) as worker:
         await in_status(connection, job_id, "running")
         assert await call(connection, "cancel_job", job_id=job_id) == "cancel_requested"
         row = await ended(connection, job_id)
@@ -78,7 +78,7 @@ async def test_however_a_handler_takes_it_its_job_ends_as_cancelled(
     registry = Registry()
     registry.job("stop")(handler)
     job_id = await insert(connection, "stop")
-    async with embedded(database, registry, lease=1):
+    async with embedded(database, registry, lease=10):
         await in_status(connection, job_id, "running")
         await call(connection, "cancel_job", job_id=job_id)
         row = await ended(connection, job_id)

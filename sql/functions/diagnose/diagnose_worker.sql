@@ -16,7 +16,7 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_needed constant int := 5 * diagnose_worker.processes + 1;
+  v_needed constant bigint := 5 * diagnose_worker.processes::bigint + 1;
 begin
   return query
   select 'rights', 'error', current_user::text,

@@ -770,3 +770,10 @@ async def test_default_privileges_that_give_others_rights_are_found(
             " revoke execute on functions from pgwake_tests_anon"
         )
         admin.execute("drop role pgwake_tests_anon")
+
+
+async def test_a_worker_of_any_number_of_processes_can_be_asked_about(
+    db: Connection,
+) -> None:
+    rows = await db.fetch("select * from pgwake.diagnose_worker(2147483647)")
+    assert [row["check_name"] for row in rows] == ["sessions"]

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from pgwake import Discard, Registry, Retry, Snooze, Worker
 from support import Connection, wait_for
 from support.sql.helpers import insert, job
-from support.worker.helpers import embedded, ended, in_status, reasons, run
+from support.worker.helpers import embedded, ended, reasons, run
 from support.worker.metrics import Samples
 
 
@@ -123,7 +123,6 @@ async def test_a_retry_is_a_failed_attempt_with_a_delay_of_its_own(
     registry = registry_that_raises(how, lambda: Retry(delay=1000, reason="busy"))
     job_id = await insert(connection, "raise")
     async with embedded(database, registry) as worker:
-        row = await in_status(connection, job_id, "running")
 
         async def is_counted() -> bool:
             samples = Samples(worker.metrics.render())

@@ -7,8 +7,8 @@
 -- Looks at what it is made of (diagnose_installation), at who pins dead rows (diagnose_pins),
 -- at the server (diagnose_server), at notify and duty locks (diagnose_wake_locks) and
 -- the others (diagnose_locks), at running jobs (diagnose_leases), at children (diagnose_children), at the ring
--- (diagnose_retention), and at queues, kinds and schedules (diagnose_queues): each says its thresholds. At most ten rows a check,
--- the worst.
+-- (diagnose_retention), and at queues, kinds and schedules (diagnose_queues): each says
+-- its thresholds. At most ten rows a check, the worst.
 --
 -- Reads only, so it answers on a standby too, and never scans jobs: tests/EVIDENCE.md says
 -- what it costs. What the owner of pgwake may not see of other roles' sessions is a

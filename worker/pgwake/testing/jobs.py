@@ -110,10 +110,8 @@ class Jobs:
         __tracebackhide__ = True
         with closing(self._open_session(self.threads)) as session:
             await session.call(self._declare, is_first=True)
-            rehearsal = InlineRunner(
-                session, self._registry, self.threads, raises=raises
-            )
-            return await rehearsal.run(limit)
+            runner = InlineRunner(session, self._registry, self.threads, raises=raises)
+            return await runner.run(limit)
 
     @_noted
     async def declare(self) -> None:

@@ -13,23 +13,22 @@ if TYPE_CHECKING:
 
 # A row a job, the first with what is said of all, and at least that one. As one array
 # the server would keep a kilobyte for each field of each job until all of it is sent.
-_CLAIM_BATCH = """
+_CLAIM = """
 select a.job, case when a.place = 1 then a.seconds_to_next end,
   case when a.place = 1 then a.claimed_at end, case when a.place = 1 then a.cursor end,
-  case when a.place = 1 then a.is_limited end
+  case when a.place = 1 then a.is_limited end{outer}
 from (
-  select b.claimed_at, b.cursor, b.is_limited,
+  select b.claimed_at, b.cursor, b.is_limited{inner},
     extract(epoch from b.next_run_at - b.claimed_at)::float8 as seconds_to_next,
-    unnest(case when b.jobs = '{}' then array[null::pgwake.claimed_job]
+    unnest(case when b.jobs = '{{}}' then array[null::pgwake.claimed_job]
       else b.jobs end) as job,
     generate_series(1, greatest(cardinality(b.jobs), 1)) as place
-  from pgwake.claim_batch($1, $2, $3, $4, $5, $6) as b
+  from pgwake.{function}($1, $2, $3, $4, $5, $6) as b
 ) as a
 """
-_CLAIM_KNOWN = (
-    _CLAIM_BATCH.replace("claim_batch(", "claim_known_batch(")
-    .replace("b.is_limited,", "b.is_limited, b.left_out_id,")
-    .replace("a.is_limited end", "a.is_limited end, a.left_out_id")
+_CLAIM_BATCH = _CLAIM.format(function="claim_batch", inner="", outer="")
+_CLAIM_KNOWN = _CLAIM.format(
+    function="claim_known_batch", inner=", b.left_out_id", outer=", a.left_out_id"
 )
 _LEASES_OF = """
 select j.id, j.lease_id

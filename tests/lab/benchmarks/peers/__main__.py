@@ -18,6 +18,7 @@ import typer
 
 CHECKOUT = Path(__file__).resolve().parents[4]
 DRIVER = Path(__file__).with_name("driver.py")
+BULLMQ = Path(__file__).with_name("bullmq.mjs")
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -56,9 +57,11 @@ def _copy(runner: Path, copy: Path, payload_bytes: int) -> None:
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(runner, copy)
     driver = shutil.copy(DRIVER, copy / "peers" / "pgwake_driver.py")
-    command = [sys.executable, str(driver)]
-    _edit(copy / "runner.py", "\nCMD = {", f'\nCMD = {{"pgwake": {command},\n       ')
-    _edit(copy / "report.py", 'rank = ["ref"', 'rank = ["pgwake", "ref"')
+    shutil.copy(BULLMQ, copy / "peers")
+    ours = f'"pgwake": {[sys.executable, str(driver)]}'
+    bullmq = '"bullmq": [NODE, "peers/bullmq.mjs"]'
+    _edit(copy / "runner.py", "\nCMD = {", f"\nCMD = {{{ours}, {bullmq},\n       ")
+    _edit(copy / "report.py", 'rank = ["ref"', 'rank = ["pgwake", "bullmq", "ref"')
     if payload_bytes:
         text = os.urandom(payload_bytes // 2).hex()  # nothing compresses it
         _edit(copy / "runner.py", 'tpl_{peer}_{loaded}"', 'tpl_{peer}_{loaded}_big"')

@@ -11,14 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pgwake.database.statements.install import adopt
-
 sys.path.insert(0, f"{os.environ['PGWAKE_SRC']}/worker")
 
 import asyncpg
 from kit import Peer, run  # type: ignore[import-not-found]  # the runner's
 
 from pgwake.database.install import install
+from pgwake.database.statements.install import adopt
 from pgwake.engine.worker import Worker
 from pgwake.jobs.registry import Registry
 from pgwake.observe import logs

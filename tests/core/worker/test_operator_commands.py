@@ -149,6 +149,15 @@ async def test_a_peek_into_a_queue_where_nothing_is_due_says_what_will_be(
     )
 
 
+async def test_what_is_no_id_is_shown_without_driving_the_terminal(
+    pgwake: Pgwake,
+) -> None:
+    answer = await pgwake("show", "\x1f7\x1b[31m")
+    assert answer.code == 2
+    assert "is no job's id" in answer.errors
+    assert not set(answer.errors) & {"\x1f", "\x1b"}
+
+
 async def test_a_job_is_explained_in_words(
     pgwake: Pgwake, connection: Connection
 ) -> None:

@@ -41,7 +41,9 @@ def job_id(text: str) -> int:
     """
     if text.isdecimal() and 1 <= int(text) <= MAX_ID:
         return int(text)
-    raise typer.BadParameter(f"{text} is no job's id: use a number from 1 to {MAX_ID}")
+    raise typer.BadParameter(
+        f"{text!r} is no job's id: use a number from 1 to {MAX_ID}"
+    )
 
 
 def takes(

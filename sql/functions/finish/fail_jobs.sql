@@ -14,9 +14,10 @@
 -- keeps the key meanwhile.
 --
 -- Returns an outcome each, in the order given: retry, failed, cancelled (its
--- cancellation had been asked for), lease_lost or no_such_job. An end (not a retry)
--- repeated after a lost answer is answered the same. Never raises for one job; raises
--- PW003 for arrays that don't pair up. Locks in id order; rides jobs_live_pkey.
+-- cancellation had been asked for), lease_lost or no_such_job. The same call repeated
+-- after a lost answer is answered the same; a retry only if it has an error, and until
+-- the job has another. Never raises for one job; raises PW003 for arrays that don't pair
+-- up. Locks in id order; rides jobs_live_pkey.
 create or replace function pgwake.fail_jobs(
   job_ids bigint[],
   lease_ids uuid[],
@@ -146,17 +147,12 @@ begin
     return array(select d.outcome from unnest(v_places, v_outcomes) as d(place, outcome) order by d.place);
   end if;
   return array(
-    select
-      case
-        when d.outcome is not null then d.outcome
-        when o.outcome in ('failed', 'cancelled', 'no_such_job') then o.outcome
-        else 'lease_lost'
-      end
-    from unnest(fail_jobs.job_ids, fail_jobs.lease_ids) with ordinality as u(id, lease_id, place)
+    select coalesce(
+      d.outcome, pgwake.failed_outcome(u.id, u.lease_id, coalesce(u.reason, 'failed'), u.message, u.traceback))
+    from unnest(
+      fail_jobs.job_ids, fail_jobs.lease_ids, fail_jobs.reasons, fail_jobs.errors, fail_jobs.tracebacks)
+      with ordinality as u(id, lease_id, reason, message, traceback, place)
     left join unnest(v_ids, v_outcomes) as d(id, outcome) on d.id = u.id
-    cross join lateral (
-      select case when d.outcome is null then pgwake.lease_outcome(u.id, u.lease_id) end
-    ) as o(outcome)
     order by u.place
   );
 end

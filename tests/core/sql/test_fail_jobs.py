@@ -152,6 +152,27 @@ async def test_an_end_repeated_is_answered_as_the_first_time(db: Connection) -> 
     assert [error["message"] for error in errors] == ["first"]
 
 
+async def test_a_retry_repeated_is_answered_as_the_first_time(db: Connection) -> None:
+    """As a worker repeats it when the answer was lost, until another attempt failed."""
+    a, b = await running(db), await running(db)
+    told: Row = {"errors": ["x" * 3000, ""], "tracebacks": ["y" * 3000, None]}
+    again: Row = {"retry_ins": [timedelta(0)] * 2, **pairs(a, b), **told}
+    await call(db, "fail_jobs", **again)
+    before = [await job(db, held["id"]) for held in (a, b)]
+    assert await call(db, "fail_jobs", **again) == ["retry", "retry"]
+    assert [await job(db, held["id"]) for held in (a, b)] == before
+    assert await call(db, "fail_jobs", **again | {"reasons": ["timeout", None]}) == [
+        "lease_lost",
+        "retry",
+    ]
+
+    completed, failed = await claim(db, 2)
+    assert await call(db, "fail_jobs", **again) == ["retry", "retry"]
+    await call(db, "complete_jobs", **pairs(completed))
+    await fail(db, failed, error="another")
+    assert await call(db, "fail_jobs", **again) == ["retry", "lease_lost"]
+
+
 async def test_a_cancellation_that_was_asked_for_is_honoured(db: Connection) -> None:
     held = await running(db)
     await call(db, "cancel_job", job_id=held["id"])

@@ -41,3 +41,8 @@ async def test_a_completion_does_not_wait_for_failures_that_came_before(
     (row,) = await connection.fetch(f"{states} from pgwake.jobs")
     assert tuple(row) == (601, 600)
     assert await connection.fetchval(BEFORE) == 0
+    # Nor does one that comes meanwhile wait for more than a hundred of them.
+    batches = await connection.fetch(
+        "select count(*) from pgwake.jobs_failed group by xmin::text"
+    )
+    assert [count for (count,) in batches] == [100] * 6

@@ -9,7 +9,7 @@ from pgwake.engine.worker import import_handlers
 from pgwake.kinds.builtin import register
 from support import Connection
 from support.sql.helpers import job_in
-from support.worker.processes import Answer, Pgwake, StartProcess
+from support.worker.processes import Answer, Pgwake
 
 HANDLERS = "run --import support.worker.handlers"
 
@@ -214,14 +214,3 @@ def test_handlers_that_can_not_work_are_refused(
         prepare()
     assert said in str(caught.value)
     assert "secret" not in str(caught.value)
-
-
-async def test_a_worker_whose_handlers_can_not_be_had_ends_at_its_start(
-    start_process: StartProcess, database: str
-) -> None:
-    process = await start_process(
-        *("-m", "pgwake", "run"), imports="no_such_module", database_url=database
-    )
-    assert await process.exit_code() == 78
-    (line,) = process.log("worker can't start")
-    assert "no_such_module" in line["problem"]

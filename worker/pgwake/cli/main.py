@@ -1,7 +1,7 @@
 """The command line: which commands there are, and how it ends.
 
 Exit codes: 0 done, 1 failed, or for a part of what was named (the message says why),
-2 wrong usage, 69 handlers' modules that raise at import, 75 a drain or a wait that was
+2 wrong usage, 69 handlers that can't be imported, 75 a drain or a wait that was
 not over in time, 78 wrong settings, 130 Ctrl-C; those of doctor are its own.
 """
 

@@ -39,9 +39,16 @@ def main() -> NoReturn:
     settings = Settings.load(**order["settings"])
     logs.configure(settings, worker=order["name"])
     sys.setswitchinterval(SWITCH_SECONDS)  # a handler's module may set another
+    try:
+        import_handlers(settings.imports)
+    except ConfigurationError as error:
+        log.error("worker can't start", problem=str(error))
+        _leave(EXIT_START)
+    except (Exception, SystemExit):
+        log.exception("handlers can't be imported")
+        _leave(EXIT_START)
     code = 0
     try:
-        _import(settings.imports)
         if settings.names_handlers:
             # Here, since other workers need nothing of what it imports.
             from pgwake.kinds import builtin  # noqa: PLC0415
@@ -51,26 +58,10 @@ def main() -> NoReturn:
     except ConfigurationError as error:
         log.error("worker can't start", problem=str(error))
         code = EXIT_CONFIG
-    except _ImportFailedError as error:
-        log.error("handlers can't be imported", exc_info=error.__cause__)
-        code = EXIT_START
     except Exception:
         log.exception("worker failed")
         code = 1
     _leave(code)
-
-
-class _ImportFailedError(Exception):
-    """A handlers' module has raised."""
-
-
-def _import(modules: tuple[str, ...]) -> None:
-    try:
-        import_handlers(modules)
-    except ConfigurationError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise _ImportFailedError from error
 
 
 def _take_stdin() -> TextIO:

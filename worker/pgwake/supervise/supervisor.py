@@ -32,6 +32,7 @@ log = structlog.get_logger()
 HEALTHY_SECONDS = 60.0  # a child that lived as long is started again at once
 MAX_BACKOFF = 30.0
 START_TRIES = 5  # of the first child, until the supervisor gives up
+SAID = (0, EXIT_CONFIG, EXIT_START)  # exit codes of a child that has said why
 GIVE_BACK_SECONDS = 30.0
 # After which a dead worker's sessions are ended. What they are writing may take as
 # long; what is left then lives in a process that a handler has forked.
@@ -124,13 +125,13 @@ class Supervisor:
             child.stop(self._stops)
         log.info("process started", pid=child.pid, name=child.name, suspects=suspects)
         code = await child.wait(self._settings.stall_seconds)
-        if child.is_beating and code not in (0, EXIT_CONFIG, EXIT_START):
+        if child.is_beating and code not in SAID:
             self._has_worked = True  # it was on its way, perhaps between two beats
         self._has_worked |= any(child.has_worked for child in self._children)
         self._children.discard(child)
         self._queues.update(child.queues)
         was_told = self._stopping.is_set() and code == -signal.SIGTERM
-        if code not in (0, EXIT_CONFIG) and not (was_told and not child.is_beating):
+        if code not in SAID and not (was_told and not child.is_beating):
             log.error("process died", pid=child.pid, name=child.name, exit=code)
         may_hold = code != EXIT_CONFIG and (code != 0 or not child.is_waiting)
         if child.is_beating and may_hold:

@@ -28,8 +28,8 @@ async def _never(*_: object) -> None:
 
 @pytest.fixture(autouse=True)
 def _patience_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgwake.heartbeat.SILENT_SECONDS", 3.0)
-    monkeypatch.setattr("pgwake.observe.health.DATABASE_SECONDS", 2.0)
+    monkeypatch.setattr("pgwake.heartbeat.SILENT_SECONDS", 6.0)
+    monkeypatch.setattr("pgwake.observe.health.DATABASE_SECONDS", 4.0)
     monkeypatch.setattr("pgwake.observe.database_fit.OPEN_SECONDS", 0.2)
     monkeypatch.setattr("pgwake.observe.database_fit.SHUT_SECONDS", 0.2)
     monkeypatch.setattr("pgwake.engine.worker.FLUSH_DEADLINE", 0.5)
@@ -38,12 +38,12 @@ def _patience_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
 def impatient(
     database: str, port: int, registry: Registry | None = None, **settings: object
 ) -> Worker:
-    """A worker whose loops may be silent for three seconds."""
-    given = {"poll_interval": 0.3, "query_timeout": 0.5, **settings}
+    """A worker whose loops may be silent for six seconds."""
+    given = {"poll_interval": 0.3, "query_timeout": 1.5, **settings}
     return embedded(database, registry or quick(), http_port=port, **given)
 
 
-async def stays_alive(port: int, seconds: float = 3.3) -> None:
+async def stays_alive(port: int, seconds: float = 6.4) -> None:
     """Look for longer than a loop may be silent."""
     until = monotonic() + seconds
     while monotonic() < until:

@@ -27,11 +27,11 @@ async def shortest_lease(connection: Connection, seconds: float) -> timedelta:
 async def test_a_job_of_four_leases_is_started_once(
     connection: Connection, start_worker: StartProcess, diary: Diary
 ) -> None:
-    await start_worker(lease=1)
-    await start_worker(lease=1)
+    await start_worker(lease=3)
+    await start_worker(lease=3)
     # Of each way to run there is: on the loop, blocking it, and in a thread.
     ids = [
-        await insert(connection, kind, payload={"seconds": 4})
+        await insert(connection, kind, payload={"seconds": 12})
         for kind in ("nap", "thread", "block")
     ]
     rows = [await ended(connection, job_id) for job_id in ids]
@@ -46,13 +46,13 @@ async def test_a_lease_is_renewed_before_half_of_it_has_passed(
 ) -> None:
     registry, stop = waiting()
     await insert_some(connection, "wait", 100)
-    async with embedded(database, registry, lease=2, queues="default:100"):
-        shortest = await shortest_lease(connection, seconds=3)
+    async with embedded(database, registry, lease=6, queues="default:100"):
+        shortest = await shortest_lease(connection, seconds=5)
         stop.set()
         await all_ended(connection)
 
     # Half, and a tenth for a machine that is busy with other things.
-    assert shortest > timedelta(seconds=2) * 0.4
+    assert shortest > timedelta(seconds=6) * 0.4
 
 
 async def test_queues_with_different_leases_are_each_kept_by_their_own(
@@ -62,9 +62,9 @@ async def test_queues_with_different_leases_are_each_kept_by_their_own(
 
     @registry.job("sleep")
     async def sleep() -> None:
-        await asyncio.sleep(3)
+        await asyncio.sleep(7)
 
-    await set_queue(connection, "short", lease=timedelta(seconds=1))
+    await set_queue(connection, "short", lease=timedelta(seconds=3))
     await set_queue(connection, "long", lease=timedelta(minutes=10))
     queues = ("long", "short")
     ids = [await insert(connection, "sleep", queue=queue) for queue in queues]
@@ -81,17 +81,17 @@ async def test_a_lease_that_is_shortened_meanwhile_is_not_lost(
 ) -> None:
     # It is renewed by its own length: a renewal for one second, once in a while, would
     # leave it open in between.
-    await set_queue(connection, lease=timedelta(seconds=3))
+    await set_queue(connection, lease=timedelta(seconds=6))
     registry, stop = waiting()
     job_id = await insert(connection, "wait")
     async with embedded(database, registry):
         await in_status(connection, job_id, "running")
         await set_queue(connection, lease=timedelta(seconds=1))
-        shortest = await shortest_lease(connection, seconds=4)
+        shortest = await shortest_lease(connection, seconds=7)
         stop.set()
         row = await ended(connection, job_id)
 
-    assert shortest > timedelta(seconds=3) * 0.4
+    assert shortest > timedelta(seconds=6) * 0.4
     assert (row["status"], row["crash_count"]) == ("completed", 0)
 
 
@@ -105,8 +105,8 @@ async def test_a_lease_in_flight_is_not_mistaken_for_a_lost_one(
     async def short() -> None:
         await asyncio.sleep(0.3)
 
-    await insert_some(connection, "short", 400)
-    async with embedded(database, registry, lease=1, queues="default:50") as worker:
+    await insert_some(connection, "short", 800)
+    async with embedded(database, registry, lease=3, queues="default:50") as worker:
         await all_ended(connection)
     text = worker.metrics.render().decode()
 
@@ -124,7 +124,7 @@ async def test_a_worker_that_waits_for_a_locked_row_loses_nothing(
         await go.wait()
 
     job_id = await insert(connection, "wait")
-    async with embedded(database, registry, lease=1):
+    async with embedded(database, registry, lease=5):
         await in_status(connection, job_id, "running")
         async with holder.transaction():
             await holder.execute("select from pgwake.jobs_live for update")

@@ -35,7 +35,7 @@ async def test_a_half_open_session_is_found_by_its_ping_and_replaced(
     monkeypatch.setattr("pgwake.engine.lifeline.listener.PING_SECONDS", 0.3)
     async with (
         Relay.before(database) as relay,
-        embedded(database, quick(), listen_url=relay.url, query_timeout=1) as worker,
+        embedded(database, quick(), listen_url=relay.url, query_timeout=4) as worker,
     ):
         await wait_for(lambda: gauge(worker, "notify_lock_held"))
 

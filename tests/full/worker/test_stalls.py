@@ -24,13 +24,13 @@ from support.worker.registries import quick
 async def test_a_process_is_killed_and_its_jobs_given_back_if_it_alone_is_stopped(
     connection: Connection, start_worker: StartProcess, diary: Diary, tmp_path: Path
 ) -> None:
-    worker = await start_worker(stall_timeout=1.5)
+    worker = await start_worker(stall_timeout=4)
     (pid,) = worker.children
     # But not by a pause of the whole machine. First the supervisor is stopped, and it
     # goes on last: so the child is silent for longer.
     os.kill(worker.pid, signal.SIGSTOP)
     os.kill(pid, signal.SIGSTOP)
-    await asyncio.sleep(3)  # the pause itself
+    await asyncio.sleep(6)  # the pause itself
     os.kill(worker.pid, signal.SIGCONT)
     os.kill(pid, signal.SIGCONT)
     noted = await insert(connection, "note")
@@ -59,11 +59,11 @@ async def test_a_process_that_waits_for_the_database_is_not_killed_and_ends_when
 ) -> None:
     nobody = database.replace("127.0.0.1", "127.0.0.2")
     worker = await start_process(
-        *("-m", "pgwake", "run"), database_url=nobody, stall_timeout=1
+        *("-m", "pgwake", "run"), database_url=nobody, stall_timeout=2
     )
     await worker.logged("session failed", role="upkeep")
     (pid,) = worker.children
-    await asyncio.sleep(2)  # twice as long as it may be silent
+    await asyncio.sleep(4)  # twice as long as it may be silent
     assert is_alive(pid)
     assert not worker.log("process silent, killed")
     worker.send(signal.SIGTERM)
@@ -76,12 +76,12 @@ async def test_a_worker_that_comes_back_after_its_lease_is_refused_and_told(
     diary: Diary,
     tmp_path: Path,
 ) -> None:
-    first = await start_application(lease=1)
+    first = await start_application(lease=3)
     job_id = await insert(connection, "hold", payload={"until": str(tmp_path / "go")})
     await diary.has(event="start", pid=first.pid)
     os.kill(first.pid, signal.SIGSTOP)
 
-    second = await start_application(lease=1, poll_interval=0.5)
+    second = await start_application(lease=6, poll_interval=0.5)
     await diary.has(event="start", pid=second.pid)
     taken = await job(connection, job_id)
     os.kill(first.pid, signal.SIGCONT)
@@ -103,12 +103,12 @@ async def test_a_worker_that_comes_back_after_its_lease_is_refused_and_told(
 async def test_an_end_that_comes_after_the_lease_is_refused_and_counted(
     connection: Connection, start_application: StartProcess, diary: Diary
 ) -> None:
-    first = await start_application(lease=1)
+    first = await start_application(lease=3)
     # Its handler blocks the loop: it ends at once when its process goes on.
     job_id = await insert(connection, "block", payload={"seconds": 2})
     await diary.has(event="start", pid=first.pid)
     os.kill(first.pid, signal.SIGSTOP)
-    await start_application(lease=1, poll_interval=0.5)
+    await start_application(lease=6, poll_interval=0.5)
     row = await ended(connection, job_id)
     os.kill(first.pid, signal.SIGCONT)
     await diary.has(event="end", pid=first.pid)
@@ -121,7 +121,7 @@ async def test_a_worker_that_comes_back_starts_nothing_whose_lease_is_lost(
     connection: Connection, start_application: StartProcess, diary: Diary
 ) -> None:
     # Fast jobs are claimed ahead of the slots, and so many are unstarted at the stop.
-    first = await start_application(lease=1, queues="default:1")
+    first = await start_application(lease=3, queues="default:1")
     await insert_some(connection, "note", 3000)
     await diary.has(100, event="start")
     os.kill(first.pid, signal.SIGSTOP)
@@ -129,7 +129,7 @@ async def test_a_worker_that_comes_back_starts_nothing_whose_lease_is_lost(
         "select count(*) from pgwake.jobs_live where status = 'running'"
     )
     assert held > 1, "nothing was claimed ahead"
-    await start_application(lease=1, poll_interval=0.5)
+    await start_application(lease=6, poll_interval=0.5)
     await all_ended(connection)
     before = len(diary.entries(event="start", pid=first.pid))
     os.kill(first.pid, signal.SIGCONT)

@@ -10,6 +10,7 @@
 \ir list_failed.sql
 \ir redrive_failed.sql
 \ir retry_failed.sql
+\ir delete_ended_jobs.sql
 \ir purge.sql
 \ir pause_queue.sql
 \ir resume_queue.sql

@@ -3,7 +3,8 @@
 -- Arguments left out (null) select all, but at least one must be given.
 --
 -- Returns how many, at most max_jobs a call, about the oldest first; repeat it for more.
--- dry_run counts and deletes nothing. One that somebody has locked is left.
+-- dry_run counts and deletes nothing. One that somebody has locked is left, and one that
+-- a trigger or foreign key of yours refuses, with a warning.
 --
 -- Raises PW003 for a status of live jobs, no filter, or max_jobs not from 1 to
 -- 1,000,000. Takes the rows' locks, skips locked ones. Rides
@@ -29,6 +30,7 @@ as $$
 declare
   v_now timestamptz := pgwake.now();
   v_leaf text;
+  v_tids tid[];
   v_slot int;
   v_deleted bigint;
   v_count bigint := 0;
@@ -71,26 +73,16 @@ begin
       ) as j;
       return v_count;
     end if;
-    with gone as (
-      delete from pgwake.jobs_failed
-      where ctid = any (array(
-        select j.ctid
-        from pgwake.jobs_failed as j
-        where (purge.queue is null or j.queue = purge.queue)
-          and (purge.kind is null or j.kind = purge.kind)
-          and (purge.fingerprint is null or j.fingerprint = purge.fingerprint)
-          and (purge.before is null or j.finished_at < purge.before)
-        order by j.finished_at, j.id
-        limit purge.max_jobs
-        for update skip locked))
-      returning queue
-    ),
-    counted as (
-      insert into pgwake.counts (queue, at, failed_rows)
-      select g.queue, v_now, -count(*) from gone as g group by g.queue
-    )
-    select count(*) into v_count from gone;
-    return v_count;
+    return pgwake.delete_ended_jobs('pgwake.jobs_failed', array(
+      select j.ctid
+      from pgwake.jobs_failed as j
+      where (purge.queue is null or j.queue = purge.queue)
+        and (purge.kind is null or j.kind = purge.kind)
+        and (purge.fingerprint is null or j.fingerprint = purge.fingerprint)
+        and (purge.before is null or j.finished_at < purge.before)
+      order by j.finished_at, j.id
+      limit purge.max_jobs
+      for update skip locked));
   end if;
 
   -- Leaf by leaf, the one that is next in use first: it has the oldest.
@@ -107,16 +99,11 @@ begin
       using purge.status, purge.queue, purge.kind, purge.before, purge.max_jobs - v_count;
     else
       execute format(
-        'with gone as (delete from %1$s where ctid = any (array('
-        'select j.ctid from %1$s as j where j.status = $1 and ($2 is null or j.queue = $2) '
-        'and ($3 is null or j.kind = $3) and ($4 is null or j.finished_at < $4) '
-        'limit $5 for update skip locked)) returning queue), '
-        'counted as (insert into pgwake.counts (queue, at, completed_rows, cancelled_rows, finished_slot) '
-        'select g.queue, $6, case $1 when ''completed'' then -count(*) end, '
-        'case $1 when ''cancelled'' then -count(*) end, %2$s from gone as g group by g.queue) '
-        'select count(*) from gone', v_leaf, v_slot)
-      into v_deleted
-      using purge.status, purge.queue, purge.kind, purge.before, purge.max_jobs - v_count, v_now;
+        'select array(select j.ctid from %s as j where j.status = $1 and ($2 is null or j.queue = $2) '
+        'and ($3 is null or j.kind = $3) and ($4 is null or j.finished_at < $4) limit $5 for update skip locked)', v_leaf)
+      into v_tids
+      using purge.status, purge.queue, purge.kind, purge.before, purge.max_jobs - v_count;
+      v_deleted := pgwake.delete_ended_jobs(v_leaf, v_tids);
     end if;
     v_count := v_count + v_deleted;
   end loop;

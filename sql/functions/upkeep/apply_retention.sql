@@ -5,7 +5,8 @@
 -- The lock comes before the look, as statements of their own, so the look sees whatever
 -- was committed before the lock: hence read committed only (PW003). The leaf in use and
 -- the next one are never tried, any other at most once an hour, for 100 ms. Then single
--- rows: at most max_rows (PW003 if negative) from each leaf, for shorter retentions and for leaves in use.
+-- rows: at most max_rows (PW003 if negative) from each leaf, for shorter retentions and
+-- for leaves in use. A row that may not be deleted is left: see delete_ended_jobs.
 -- Keeps installation.width long enough that the ring can hold the longest retention: 28
 -- leaves of it. Rides jobs_finished_N_finished_at_idx and jobs_failed_finished_at_idx.
 create or replace function pgwake.apply_retention(max_rows int default 5000)
@@ -27,7 +28,7 @@ declare
   v_look text;
   v_is_past boolean;
   v_count int := 0;
-  v_deleted int;
+  v_tids tid[];
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     perform pgwake.raise_invalid(
@@ -70,45 +71,30 @@ begin
         v_count := v_count + 1;
       end if;
       perform set_config('lock_timeout', v_lock_timeout, true);
-    exception when lock_not_available then
-      null;  -- a reader is in it; the setting is rolled back with the block
+    exception when lock_not_available or feature_not_supported then
+      null;  -- a reader is in it, or a foreign key refers to it; the setting is rolled back with the block
     end;
   end loop;
 
   for v_slot in select r.slot from pgwake.ring_slots as r order by r.slot loop
     execute format(
-      'with gone as ('
-      'delete from pgwake.jobs_finished_%1$s where ctid = any (array('
-      'select j.ctid from pgwake.jobs_finished_%1$s as j left join pgwake.queues as q on q.name = j.queue '
+      'select array(select j.ctid from pgwake.jobs_finished_%s as j left join pgwake.queues as q on q.name = j.queue '
       'where j.finished_at < $1 - $2 and j.finished_at < $1 - coalesce(q.retention_completed, ''7 days'') '
-      'limit $3 for update of j skip locked)) returning queue, status), '
-      'counted as (insert into pgwake.counts (queue, at, completed_rows, cancelled_rows, finished_slot) '
-      'select g.queue, $1, -count(*) filter (where g.status = ''completed''), '
-      '-count(*) filter (where g.status = ''cancelled''), %1$s from gone as g group by g.queue) '
-      'select count(*) from gone', v_slot)
-    into v_deleted using v_now, v_shortest, apply_retention.max_rows;
-    v_count := v_count + v_deleted;
+      'limit $3 for update of j skip locked)', v_slot)
+    into v_tids using v_now, v_shortest, apply_retention.max_rows;
+    v_count := v_count + pgwake.delete_ended_jobs(format('pgwake.jobs_finished_%s', v_slot), v_tids);
   end loop;
 
-  with gone as (
-    delete from pgwake.jobs_failed
-    where ctid = any (array(
-      select j.ctid
-      from pgwake.jobs_failed as j
-      left join pgwake.queues as q on q.name = j.queue
-      where j.finished_at < v_now - v_shortest_failed
-        and j.finished_at < v_now - coalesce(q.retention_failed, interval '90 days')
-      order by j.finished_at
-      limit apply_retention.max_rows
-      for update of j skip locked))
-    returning queue
-  ),
-  counted as (
-    insert into pgwake.counts (queue, at, failed_rows)
-    select g.queue, v_now, -count(*) from gone as g group by g.queue
-  )
-  select count(*) into v_deleted from gone;
-  return v_count + v_deleted;
+  v_tids := array(
+    select j.ctid
+    from pgwake.jobs_failed as j
+    left join pgwake.queues as q on q.name = j.queue
+    where j.finished_at < v_now - v_shortest_failed
+      and j.finished_at < v_now - coalesce(q.retention_failed, interval '90 days')
+    order by j.finished_at
+    limit apply_retention.max_rows
+    for update of j skip locked);
+  return v_count + pgwake.delete_ended_jobs('pgwake.jobs_failed', v_tids);
 end
 $$;
 

@@ -1,6 +1,7 @@
 """A user's own row triggers on the leaves that jobs end in."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import pytest
@@ -14,6 +15,7 @@ from support.sql.helpers import (
     insert_many,
     job,
     job_in,
+    leaf,
     pair,
     pairs,
     put_off_sweep,
@@ -22,6 +24,7 @@ from support.sql.helpers import (
     rows,
     running,
     set_clock,
+    set_queue,
     status,
     sweep,
 )
@@ -304,3 +307,52 @@ async def test_a_cancelled_child_that_is_refused_at_the_commit_stops_no_claim(
     assert len(await claim(db, 9)) == 1
     assert await status(db, bad) == "waiting"
     assert await db.fetchval("select count(*) from public.notes") == 1
+
+
+KEEP = """
+create function public.keep() returns trigger language plpgsql as
+$$ begin raise exception 'it is kept'; end $$;
+create trigger keep before delete on pgwake.jobs_{leaf}
+for each row when (old.kind = 'bad') execute function public.keep();
+"""
+
+
+@pytest.mark.parametrize("way", ["retention", "purge"])
+@pytest.mark.parametrize(
+    ("state", "where"), [("failed", "failed"), ("completed", "finished")]
+)
+async def test_a_row_that_may_not_be_deleted_is_left_and_stops_no_other(
+    db: Connection, way: str, state: str, where: str
+) -> None:
+    # Of another queue: so that no leaf is truncated, which calls no hook.
+    await set_queue(db, "other", retention_completed=timedelta(days=30))
+    await set_queue(db, retention_failed=timedelta(days=7))
+    await db.execute(KEEP.format(leaf=where))
+    ids = [
+        await job_in(db, state, kind=kind) for kind in ["good", "bad", "good", "good"]
+    ]
+    await set_clock(db, "8 days")
+    if way == "retention":
+        assert await call(db, "maintain", step="retention") == {"retention": 3}
+    else:
+        assert await call(db, "purge", status=state, queue="default") == 3
+    left = await db.fetch("select id from pgwake.jobs")
+    assert [job_id for (job_id,) in left] == [ids[1]]
+    (stats,) = await rows(db, "get_queue_stats", queue="default")
+    assert stats[f"{state}_count"] == 1
+
+
+async def test_jobs_that_a_table_refers_to_are_left_by_retention(
+    db: Connection,
+) -> None:
+    kept, _ = [await job_in(db, "completed") for _ in range(2)]
+    name = await leaf(db, kept)
+    await db.execute(
+        f"create table public.receipts (id bigint references pgwake.{name}"
+        " deferrable initially deferred);"
+        f" insert into public.receipts values ({kept})"
+    )
+    await set_clock(db, "100 days")
+    assert await call(db, "maintain", step="retention") == {"retention": 1}
+    assert await leaf(db, kept) == name
+    assert await db.fetchval("select count(*) from pgwake.jobs") == 1

@@ -129,6 +129,16 @@ async def test_outcomes_come_in_the_order_asked(db: Connection) -> None:
         assert [error["message"] for error in errors] == [message]
 
 
+async def test_a_batch_is_written_and_counted_as_one(db: Connection) -> None:
+    await insert_many(db, 40)
+    held = await claim(db, 40)
+    await db.execute("delete from pgwake.counts")
+    told = await call(db, "fail_jobs", **pairs(*held), retryables=[True, False] * 20)
+    assert told == ["retry", "failed"] * 20
+    # A row of those that are tried again, and one of the dead letters.
+    assert await db.fetchval("select count(*) from pgwake.counts") <= 2
+
+
 @pytest.mark.parametrize(
     "argument", ["errors", "reasons", "retry_ins", "retryables", "tracebacks"]
 )

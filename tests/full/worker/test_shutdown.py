@@ -86,6 +86,9 @@ async def test_what_is_not_done_within_the_grace_goes_back_unburnt(
     assert {entry["reason"] for entry in diary.entries(event="cancelled")} == {
         "shutdown"
     }
+    for job_id in ids[:3]:  # of those that did not hear, too
+        (line,) = worker.log("job released", job=job_id)
+        assert line["execution_ms"] >= 1000
 
 
 async def test_a_second_signal_does_not_wait_for_the_grace(

@@ -48,7 +48,7 @@ SHOWN = {
     "claims": (1, {"claims_per_job"}),
     "stats": (2, {"p50_ms", "buffers", "pending_count"}),
     "metrics": (1, {"server_percent", "sample_ms", "scrape_ms"}),
-    "parts": (3, {"insert_us", "claim_us", "complete_us", "empty_claim_us"}),
+    "parts": (4, {"insert_us", "claim_us", "complete_us"}),
     "limits": (2, {"jobs_per_second", "server_cpu_us"}),
     "storage": (2, {"jobs_per_second", "wal_bytes_a_job", "jobs_finished_mb"}),
 }

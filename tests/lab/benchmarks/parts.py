@@ -1,13 +1,14 @@
 """What each statement of a job's life costs the server: the profile behind the others.
 
 In one session, without a network, with synchronous_commit off: elapsed time is what the
-server's one process works.
+server's one process works. And beside bare statements, as clients have them: bare.py.
 """
 
 import functools
 
 from pgwake.cli.bench.measure import Figures
 
+from .bare import beside_bare
 from .contenders import PGWAKE
 from .measure import Bench, Run
 
@@ -53,7 +54,7 @@ where c.contype = 'c' and c.conislocal
 
 
 async def run(bench: Bench, *, rounds: int = 2000, repeats: int = 3) -> list[Run]:
-    """Insert, claim and complete so many times, one job or a hundred a statement."""
+    """Insert, claim and complete so many times, one job or more a statement."""
 
     async def parts(batch: int, without: str = "") -> Figures:
         async with PGWAKE.database(bench) as (_, connection):
@@ -79,6 +80,12 @@ async def run(bench: Bench, *, rounds: int = 2000, repeats: int = 3) -> list[Run
             "one, without triggers": functools.partial(parts, 1, "triggers"),
             "one, without checks": functools.partial(parts, 1, "checks"),
             "a hundred a statement": functools.partial(parts, 100),
+            **{
+                f"beside bare statements: {name} each": functools.partial(
+                    beside_bare, bench, batch, max(rounds // (5 + batch), 20)
+                )
+                for name, batch in (("one", 1), ("100", 100), ("500", 500))
+            },
         },
         repeats,
     )

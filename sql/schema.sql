@@ -42,7 +42,7 @@
 --
 -- Crashes  A job whose process died or whose lease ran out has crashed. Crashes 1 and 2 give the attempt back. A job
 --          that crashed once is claimed by at most one a claim; from crash 2 on it is a suspect and ordinary claims
---          leave it out (claim_batch(suspects => true) and claim_next_job take it); from crash 3 on the attempt counts,
+--          leave it out (claim_rows(suspects => true) and claim_next_job take it); from crash 3 on the attempt counts,
 --          and at max_crashes the job is failed.
 --
 -- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Sweep, renewal and give-back skip

@@ -1,5 +1,5 @@
 -- Admits jobs that wait for parents that have ended: makes children pending, or cancels
--- them, as far as rechecks of the queue say that are due. Internal, for claim_batch and
+-- them, as far as rechecks of the queue say that are due. Internal, for claim_rows and
 -- recheck_children. A child with a concurrency key goes on waiting, for the key.
 --
 -- A parent that failed, was cancelled or is gone cancels its child, unless the child's

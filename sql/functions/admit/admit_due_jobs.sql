@@ -1,5 +1,5 @@
 -- Admits what waits in a queue and is due by now: children of parents that have ended,
--- then jobs whose concurrency key has room. Internal, for claim_batch, where a recheck is
+-- then jobs whose concurrency key has room. Internal, for claim_rows, where a recheck is
 -- due: see admit_children and admit_keyed_jobs.
 --
 -- at: comes back as the time after that. recheck_at: when to look again.

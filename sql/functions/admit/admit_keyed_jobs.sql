@@ -1,5 +1,5 @@
 -- Admits jobs that wait for a concurrency key that has room: makes up to count due jobs
--- of a queue's keys pending. Internal, for claim_batch.
+-- of a queue's keys pending. Internal, for claim_rows.
 --
 -- A key's room is its limit (concurrency_limits, else key_limit, else 1) less its pending
 -- and running jobs. Its jobs come in by priority descending, run_at, id. Their run_at

@@ -1,5 +1,5 @@
 -- How many jobs a claim may take of a queue that has max_running or a rate limit: at most
--- count. Internal, for claim_batch.
+-- count. Internal, for claim_rows.
 --
 -- Takes the queue's advisory lock, to the end of the transaction, so that such claims
 -- come one after the other; not had: none, look again at once. Counts what runs with a

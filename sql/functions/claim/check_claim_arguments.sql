@@ -1,4 +1,4 @@
--- Says (PW003) which argument of claim_batch can't be meant. Internal.
+-- Says (PW003) which argument of claim_rows can't be meant. Internal.
 create or replace function pgwake.check_claim_arguments(queue text, count int, worker text, lease interval)
 returns void
 language plpgsql stable

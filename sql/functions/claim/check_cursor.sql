@@ -1,4 +1,4 @@
--- Refuses (PW003) what is no cursor of claim_batch. Null is one, and so is any object
+-- Refuses (PW003) what is no cursor of claim_rows. Null is one, and so is any object
 -- without what a cursor says: then it says nothing.
 create or replace function pgwake.check_cursor(cursor jsonb)
 returns void
@@ -8,7 +8,6 @@ as $$
 begin
   perform (check_cursor.cursor ->> 'head_at')::timestamptz, (check_cursor.cursor #>> '{next_at,0}')::timestamptz,
     (check_cursor.cursor #>> '{keys,0}')::timestamptz, (check_cursor.cursor #>> '{keys,1}')::timestamptz;
-  perform jsonb_array_elements_text(check_cursor.cursor -> 'unknown_kinds');
   perform p.band::int, (p.resume_point ->> 0)::timestamptz, (p.resume_point ->> 1)::bigint,
     (p.resume_point #>> '{2,0}')::timestamptz, (p.resume_point #>> '{2,1}')::bigint
   from jsonb_each(check_cursor.cursor -> 'resume_points') as p(band, resume_point);

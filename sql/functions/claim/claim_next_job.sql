@@ -18,10 +18,11 @@ begin
   from pgwake.claim_jobs(claim_next_job.queue, 1, claim_next_job.worker, claim_next_job.lease) as c;
   if not found then
     return query
-    select c.*
-    from pgwake.claim_batch(
-      claim_next_job.queue, 1, claim_next_job.worker, claim_next_job.lease, suspects => true) as b
-    cross join unnest(b.jobs) as c;
+    select c.id, c.lease_id, claim_next_job.queue, c.kind, c.payload, c.attempt, c.max_attempts, c.lease_expires_at,
+      c.created_at, c.metadata, c.options
+    from pgwake.claim_rows(
+      claim_next_job.queue, 1, claim_next_job.worker, claim_next_job.lease, suspects => true) as c
+    where c.id is not null;
   end if;
 end
 $$;

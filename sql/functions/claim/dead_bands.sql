@@ -1,5 +1,5 @@
 -- The priority bands between two of a queue that have something dead in them, as resume
--- points for the cursor of claim_batch. Each starts one second ago, since nobody sees
+-- points for the cursor of claim_rows. Each starts one second ago, since nobody sees
 -- where the dead ones end, and a job whose transaction is still open must not be passed
 -- over.
 --

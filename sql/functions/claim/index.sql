@@ -6,11 +6,10 @@
 \ir check_claim_arguments.sql
 \ir next_resume_point.sql
 \ir lock_due_jobs.sql
-\ir start_jobs.sql
 \ir left_due_at.sql
-\ir claim_batch.sql
 \ir newest_left_out.sql
-\ir claim_known_batch.sql
+\ir claim_rows.sql
+\ir claim_batch.sql
 \ir claim_jobs.sql
 \ir claim_next_job.sql
 \ir claim_or_wait.sql

@@ -1,8 +1,8 @@
--- Locks the next due jobs of a queue, for claim_batch to start: up to count, priority
--- band by priority band. Internal; see claim_batch for what a cursor is.
+-- Locks the next due jobs of a queue, for claim_rows to start: up to count, priority
+-- band by priority band. Internal; see claim_rows for what a cursor is.
 --
 --   at             what is due
---   suspects       see claim_batch
+--   suspects       see claim_rows
 --   has_cursor     false: nothing is remembered, but is_slow says that a gap between
 --                  bands has cost more than slow (see claim_cost)
 --   is_from_head   true: each band from its head; false: from its resume point

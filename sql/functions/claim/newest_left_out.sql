@@ -1,5 +1,5 @@
 -- The job of some kinds that has become due last in a queue: its id; null if none has in
--- the last ten seconds. Internal, for claim_known_batch. Suspects do not count.
+-- the last ten seconds. Internal, for claim_rows. Suspects do not count.
 --
 -- Steps through the bands in use, each from its newest due job backwards: so call it when
 -- few others are due. No further than ten seconds, for what an old snapshot pins. Rides

@@ -1,6 +1,6 @@
 -- Where the next claim starts in a priority band, from where this one did
 -- (resume_point, null: at the head) and where it came to (here), both [run_at, id];
--- null: at the head. Internal, for the cursor of claim_batch: called only in bands with
+-- null: at the head. Internal, for the cursor of claim_rows: called only in bands with
 -- a resume point, or where a look has cost more than slow (see claim_cost).
 --
 -- A resume point may have [run_at, id] to start behind next: set once a look from it

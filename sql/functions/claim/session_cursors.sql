@@ -1,4 +1,4 @@
--- The cursors of claim_batch that this session keeps for clients that can't carry them:
+-- The cursors of claim_rows that this session keeps for clients that can't carry them:
 -- an object by queue, from the setting pgwake.cursor. Null if there is none. Raises
 -- PW003 for what is no object.
 create or replace function pgwake.session_cursors()

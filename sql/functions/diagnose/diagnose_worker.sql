@@ -25,7 +25,7 @@ begin
     null::double precision
   from pg_proc as p
   where p.pronamespace = 'pgwake'::regnamespace
-    and p.proname in ('claim_batch', 'complete_jobs', 'diagnose', 'extend_leases', 'fail_jobs', 'maintain',
+    and p.proname in ('claim_rows', 'complete_jobs', 'diagnose', 'extend_leases', 'fail_jobs', 'maintain',
       'release_jobs', 'report_worker_slots')
     and not has_function_privilege(p.oid, 'execute')
   having count(*) > 0;

@@ -6,7 +6,7 @@
 -- claim: see next_suspect_run_at. Steps through the priority bands in use; rides
 -- jobs_claim_idx and rechecks_due_idx. While claim_jobs keeps a cursor in this session
 -- it starts there too, and is not later than the next look from the head (see
--- claim_batch). Raises PW003 for a cursor that is none.
+-- claim_rows). Raises PW003 for a cursor that is none.
 create or replace function pgwake.next_run_at(queue text default 'default')
 returns timestamptz
 language plpgsql stable

@@ -27,12 +27,6 @@ SIGNATURES = {
         "queue text, count integer, worker text, lease interval -> SETOF"
         " pgwake.claimed_job"
     ),
-    "claim_known_batch": (
-        "queue text, count integer, worker text, lease interval, INOUT cursor jsonb,"
-        " unknown_kinds text[], OUT jobs pgwake.claimed_job[], OUT next_run_at"
-        " timestamp with time zone, OUT claimed_at timestamp with time zone, OUT"
-        " is_limited boolean, OUT left_out_id bigint -> record"
-    ),
     "claim_next_job": (
         "queue text, worker text, lease interval -> SETOF pgwake.claimed_job"
     ),
@@ -42,6 +36,15 @@ SIGNATURES = {
         " integer, lease_expires_at timestamp with time zone, created_at timestamp with"
         " time zone, metadata jsonb, options jsonb, wait_seconds double precision,"
         " is_on_duty boolean)"
+    ),
+    "claim_rows": (
+        "queue text, count integer, worker text, lease interval, cursor jsonb, suspects"
+        " boolean, unknown_kinds text[] -> TABLE(id bigint, lease_id uuid, kind text,"
+        " payload jsonb, attempt integer, max_attempts integer, lease_expires_at"
+        " timestamp with time zone, created_at timestamp with time zone, metadata"
+        " jsonb, options jsonb, claimed_at timestamp with time zone, is_limited"
+        " boolean, next_run_at timestamp with time zone, left_out_id bigint,"
+        " next_cursor jsonb)"
     ),
     "complete_job": "job_id bigint, lease_id uuid, result jsonb -> void",
     "complete_jobs": "job_ids bigint[], lease_ids uuid[], results jsonb[] -> text[]",
@@ -308,7 +311,7 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
     }
     inline |= {"rows_read", "now"}
     qualified = {"get_audience", "wake"}  # called again and again
-    parts = {"left_due_at", "lock_due_jobs", "start_jobs"}  # claim_batch pins theirs
+    parts = {"left_due_at", "lock_due_jobs"}  # claim_rows pins theirs
     assert set(unpinned) == inline | qualified | parts
 
 

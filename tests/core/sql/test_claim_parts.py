@@ -72,24 +72,3 @@ async def test_what_is_left_is_looked_for_where_a_claim_has_looked(
     assert await call(db, "left_due_at", bands=[-3, 0], **bands) == now + timedelta(
         hours=1
     )
-
-
-async def test_jobs_that_are_locked_start_under_one_lease(db: Connection) -> None:
-    ids = [await insert(db), await insert(db, "slow", priority=1)]
-    now = await call(db, "now")
-
-    jobs = await db.fetch(
-        "select j.* from unnest(pgwake.start_jobs('default', $1, $2, 'w', null,"
-        " interval '1 minute', $3, null)) as j",
-        ids,
-        now,
-        {"slow": [3600, 9]},
-    )
-    assert [j["id"] for j in jobs] == ids[::-1]
-    slow, quick = (j["lease_expires_at"] for j in jobs)
-    assert slow - quick == timedelta(minutes=59)
-    assert quick - now >= timedelta(minutes=1)
-    assert [j["options"] for j in jobs] == [{"timeout": 9}, None]
-    assert jobs[0]["lease_id"] == jobs[1]["lease_id"]
-    (stats,) = await rows(db, "get_queue_stats")
-    assert (stats["running_count"], stats["pending_count"]) == (2, 0)

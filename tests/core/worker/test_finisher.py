@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgwake.database.session import Session
-from pgwake.database.statements.claim import claim_batch
+from pgwake.database.statements.claim import claim_rows
 from pgwake.engine.ends import Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
@@ -36,7 +36,7 @@ async def running(
 ) -> tuple[Finisher, list[Attempt]]:
     """Claim jobs, and have a finisher for them."""
     await insert_many(connection, count)
-    claim = await session.call(lambda c: claim_batch(c, "default", count, "w1", None))
+    claim = await session.call(lambda c: claim_rows(c, "default", count, "w1", None))
     telemetry = Telemetry(Metrics([]), JobLog(0))
     finisher = Finisher(session, HeldJobs(), telemetry, ProgressReports(session))
     return finisher, Attempt.from_claim(claim, monotonic())

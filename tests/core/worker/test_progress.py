@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgwake import ConfigurationError, Job, Registry
-from pgwake.database.statements.claim import claim_batch
+from pgwake.database.statements.claim import claim_rows
 from pgwake.errors import InvalidValueError
 from pgwake.jobs.attempt import Attempt
 from support import Connect, Connection, wait_for
@@ -265,7 +265,7 @@ async def test_a_job_that_no_worker_runs_has_nobody_to_report_to(
     await insert(connection, "import")
     plain = await connect()
     await plain.reset_type_codec("jsonb", schema="pg_catalog")
-    claim = await claim_batch(plain, "default", 1, "w1", None)
+    claim = await claim_rows(plain, "default", 1, "w1", None)
     (held,) = Attempt.from_claim(claim, 0.0)
 
     with pytest.raises(ConfigurationError, match="set_progress"):

@@ -211,7 +211,7 @@ async def test_each_loop_that_is_broken_alerts_until_it_is_mended(
             raise AssertionError(f"{firing}, not {expected}") from None
 
     broken, sweeper = await connect(), await connect()
-    functions = "claim_batch", "due_schedules"
+    functions = "claim_rows", "due_schedules"
     for name in functions:
         await broken.execute(f"alter function pgwake.{name} rename to {name}_gone")
     await sweeper.execute("begin; select pg_advisory_xact_lock(1885828971, 1)")

@@ -237,7 +237,7 @@ async def test_claims_that_find_a_copy_first_are_not_repeated_at_each_notificati
             await connection.execute(MISFITS["copy"].make)
             await connection.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity"
-                " where datname = current_database() and query like '%claim_batch%'"
+                " where datname = current_database() and query like '%claim_rows%'"
                 " and pid <> pg_backend_pid()"
             )
             ids = [await insert(connection, "quick") for _ in range(100)]

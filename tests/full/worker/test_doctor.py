@@ -403,7 +403,7 @@ async def test_a_role_that_lacks_rights_is_found(
         )
         found, hidden = await examined(url)
         assert (found.check, found.subject) == ("rights", "hand")
-        assert "may not call claim_batch, complete_jobs, extend_leases" in found.problem
+        assert "may not call claim_rows, complete_jobs, extend_leases" in found.problem
         assert found.fix.startswith("grant pgwake_worker to hand;")
         assert (hidden.check, hidden.severity) == ("hidden_sessions", "notice")
 

@@ -84,7 +84,7 @@ async def test_a_statement_that_outlives_its_deadline_is_named(
 ) -> None:
     port, done = free_port(), asyncio.Event()
 
-    async def claim_batch(*_: object, **__: object) -> None:
+    async def claim_rows(*_: object, **__: object) -> None:
         while not done.is_set():
             with suppress(asyncio.CancelledError):
                 await done.wait()
@@ -93,7 +93,7 @@ async def test_a_statement_that_outlives_its_deadline_is_named(
     async with impatient(database, port):
         await answers(port, "/readyz", 200)
         with monkeypatch.context() as patch:
-            patch.setattr("pgwake.engine.claimer.claim_batch", claim_batch)
+            patch.setattr("pgwake.engine.claimer.claim_rows", claim_rows)
             try:
                 (problem,) = await answers(port, "/healthz", 503)
             finally:
@@ -193,8 +193,8 @@ async def test_a_database_that_takes_no_writes_is_named(
             "pgwake schema 999.*run a newer pgwake",
         ),
         (
-            "alter function pgwake.claim_batch rename to gone",
-            "alter function pgwake.gone rename to claim_batch",
+            "alter function pgwake.claim_rows rename to gone",
+            "alter function pgwake.gone rename to claim_rows",
             "the claims of queue default: the database refuses it, see the log$",
         ),
     ],

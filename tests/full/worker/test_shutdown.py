@@ -182,7 +182,7 @@ async def test_nothing_is_left_running_by_a_stop_at_any_moment(
     assert row["attempt"] == 0
 
 
-async def claims_wait(connection: Connection, statement: str = "claim_batch") -> bool:
+async def claims_wait(connection: Connection, statement: str = "claim_rows") -> bool:
     """Whether a statement of a worker's waits for a lock."""
     waiting: bool = await connection.fetchval(
         "select exists (select from pg_stat_activity where wait_event_type = 'Lock'"

@@ -80,7 +80,7 @@ async def test_claims_that_are_refused_show(
     owner = await connect()
     async with embedded(database, quick(), poll_interval=1) as worker:
         await ended(connection, await insert(connection, "quick"))
-        async with renamed(owner, "claim_batch"):
+        async with renamed(owner, "claim_rows"):
             job_id = await insert(connection, "quick")
             await until(worker, claims_stand, fire=True)
         await ended(connection, job_id)

@@ -10,7 +10,7 @@ from support.worker.registries import quick
 
 CLAIMS_THAT_WAIT = """
 select count(*) from pg_stat_activity
-where query like '%claim_batch%' and wait_event = 'SyncRep'
+where query like '%claim_rows%' and wait_event = 'SyncRep'
 """
 
 

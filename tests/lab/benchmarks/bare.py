@@ -16,7 +16,7 @@ import asyncpg
 
 from pgwake.cli.bench.measure import Figures
 from pgwake.database.connection import Connection
-from pgwake.database.statements.claim import claim_batch
+from pgwake.database.statements.claim import claim_rows
 from pgwake.database.statements.finish import complete_jobs
 
 from .contenders import PGWAKE
@@ -128,7 +128,7 @@ async def _measure(
             used.clear()
         await measured("insert", ours, ours.execute(INSERT, batch))
         claim = await measured(
-            "claim", ours, claim_batch(ours, QUEUE, batch, WORKER, None)
+            "claim", ours, claim_rows(ours, QUEUE, batch, WORKER, None)
         )
         ids, leases = _leases(claim.jobs)
         assert len(ids) == batch

@@ -15,7 +15,7 @@ from .measure import Bench, Run
 QUICK = {"processes": 3, "seconds": 3}
 CLAIMS = """
 select coalesce(sum(calls), 0)::int from pg_stat_user_functions
-where schemaname = 'pgwake' and funcname = 'claim_batch'
+where schemaname = 'pgwake' and funcname = 'claim_rows'
 """
 
 

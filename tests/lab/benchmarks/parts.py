@@ -27,16 +27,17 @@ begin
     commit;
     v_spent[1] := v_spent[1] + extract(epoch from clock_timestamp() - v_began);
     v_began := clock_timestamp();
-    select b.jobs into v_claim from pgwake.claim_batch('default', {batch}, 'w') as b;
+    select array_agg(c.id) as ids, array_agg(c.lease_id) as lease_ids into v_claim
+    from pgwake.claim_rows('default', {batch}, 'w') as c
+    where c.id is not null;
     commit;
     v_spent[2] := v_spent[2] + extract(epoch from clock_timestamp() - v_began);
     v_began := clock_timestamp();
-    perform pgwake.complete_jobs(array_agg(j.id), array_agg(j.lease_id))
-    from unnest(v_claim.jobs) as j;
+    perform pgwake.complete_jobs(v_claim.ids, v_claim.lease_ids);
     commit;
     v_spent[3] := v_spent[3] + extract(epoch from clock_timestamp() - v_began);
     v_began := clock_timestamp();
-    perform from pgwake.claim_batch('default', {batch}, 'w');
+    perform from pgwake.claim_rows('default', {batch}, 'w');
     commit;
     v_spent[4] := v_spent[4] + extract(epoch from clock_timestamp() - v_began);
   end loop;

@@ -1,6 +1,6 @@
 """What jobs leave behind in the storage: sizes after each million that went through.
 
-Two connections drive batches of 100 through insert, claim_batch and complete_jobs,
+Two connections drive batches of 100 through insert, claim_rows and complete_jobs,
 while a third does the upkeep and autovacuum has its default settings. The hot leaf and
 the counts are to stay bounded. Finished jobs are kept, so their leaf grows.
 """
@@ -29,9 +29,9 @@ select 'noop', jsonb_build_object('number', i, 'text', (
 from generate_series(1, $1::int) as i
 """
 CLAIM = """
-select array(select j.id from unnest(b.jobs) as j),
-  array(select j.lease_id from unnest(b.jobs) as j)
-from pgwake.claim_batch('default', $1, 'storage') as b
+select array_agg(c.id), array_agg(c.lease_id)
+from pgwake.claim_rows('default', $1, 'storage') as c
+where c.id is not null
 """
 COMPLETE = "select cardinality(pgwake.complete_jobs($1, $2))"
 # A heap with what lies in its TOAST table, and each index for itself.

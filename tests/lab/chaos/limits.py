@@ -21,7 +21,7 @@ import typer
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from pgwake.database.statements import Connection
-from pgwake.database.statements.claim import claim_batch
+from pgwake.database.statements.claim import claim_rows
 from pgwake.database.statements.finish import complete_jobs
 
 CLAIMERS = 16
@@ -233,7 +233,7 @@ async def _drain(url: str, name: str, seed: int) -> float:
 async def _work(connection: Connection, name: str, dice: random.Random) -> None:
     cursor = None
     while True:
-        claim = await claim_batch(
+        claim = await claim_rows(
             connection, name, BATCH, f"claimer {id(connection)}", None, cursor
         )
         cursor = claim.cursor

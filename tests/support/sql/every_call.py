@@ -19,7 +19,7 @@ check_payload clock_offset enqueue enqueue_many get_job get_queue_stats now unwa
 watch
 """)
 WORKER = PRODUCER | words("""
-allow_replace claim_batch claim_jobs claim_known_batch claim_next_job claim_or_wait
+allow_replace claim_batch claim_jobs claim_next_job claim_or_wait claim_rows
 complete_job complete_jobs declare_kinds diagnose diagnose_worker due_schedules
 explain_job extend_leases fail_job fail_jobs fire_schedule fire_schedules forget_worker
 get_adoption get_metrics get_parent_results is_live lease_outcome list_failed list_kinds
@@ -277,7 +277,7 @@ def keep_up(life: EveryCall) -> None:
     assert len(life.call(worker, "get_metrics")) > 5
     life.call(worker, "diagnose")
     life.call(worker, "diagnose_worker")
-    life.call(worker, "claim_known_batch", queue="nobody's", count=1)
+    life.call(worker, "claim_rows", queue="nobody's", count=1)
     life.call(worker, "get_adoption")
     life.keep(worker, "forget_worker", worker="w1")
 

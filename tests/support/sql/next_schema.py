@@ -17,7 +17,7 @@ from pgwake.version import SCHEMA_VERSION
 
 NEXT_VERSION = SCHEMA_VERSION + 1
 
-_OTHERWISE = ("claim_batch", "complete_jobs", "extend_leases", "enqueue")
+_OTHERWISE = ("claim_rows", "complete_jobs", "extend_leases", "enqueue")
 _MIGRATION = f"""
 do $migration$
 begin

@@ -11,7 +11,7 @@ import structlog
 
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
-from pgwake.database.statements.claim import Claim, claim_batch
+from pgwake.database.statements.claim import Claim, claim_rows
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.mailbox import MAX_NOTIFICATIONS, Mailbox, Role, Wish
 from pgwake.engine.ready_jobs import ReadyJobs
@@ -153,7 +153,7 @@ class Claimer:
         started = monotonic()
         try:
             claim = await self._session.call(
-                lambda connection: claim_batch(
+                lambda connection: claim_rows(
                     connection,
                     self.ready_jobs.queue,
                     count,

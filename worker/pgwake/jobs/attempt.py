@@ -47,9 +47,13 @@ class Attempt(Job):
     )
 
     def __init__(
-        self, row: "asyncpg.Record", claimed_at: datetime, asked_at: float
+        self,
+        row: "asyncpg.Record",
+        queue: str,
+        claimed_at: datetime,
+        asked_at: float,
     ) -> None:
-        Job.__init__(self, row, claimed_at)
+        Job.__init__(self, row, queue, claimed_at)
         self.renewed_at = asked_at
         self.started_at: float | None = None
         self.deadline: float | None = None
@@ -64,7 +68,7 @@ class Attempt(Job):
     @classmethod
     def from_claim(cls, claim: Claim, asked_at: float) -> list["Attempt"]:
         """Make the attempts of a claim that was asked for then."""
-        return [cls(row, claim.claimed_at, asked_at) for row in claim.jobs]
+        return [cls(row, claim.queue, claim.claimed_at, asked_at) for row in claim.jobs]
 
     @property
     def has_expired(self) -> bool:

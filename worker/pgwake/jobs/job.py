@@ -125,11 +125,10 @@ class Job:
     created_at: datetime
     metadata: str | None
 
-    def __init__(self, row: "asyncpg.Record", claimed_at: datetime) -> None:
+    def __init__(self, row: "asyncpg.Record", queue: str, claimed_at: datetime) -> None:
         (
             self.id,
             self.lease_id,
-            self.queue,
             self.kind,
             self._payload,
             self.attempt,
@@ -138,7 +137,9 @@ class Job:
             self.created_at,
             self.metadata,
             self._options,
+            *_,
         ) = row
+        self.queue = queue
         self.claimed_at = claimed_at
         self.lease_seconds: float = (lease_expires_at - claimed_at).total_seconds()
 
@@ -150,7 +151,6 @@ class Job:
         row = (
             self.id,
             UUID(bytes=self.lease_id.bytes),
-            self.queue,
             self.kind,
             self._payload,
             self.attempt,
@@ -160,7 +160,7 @@ class Job:
             self.metadata,
             self._options,
         )
-        return Job, (row, self.claimed_at)
+        return Job, (row, self.queue, self.claimed_at)
 
     @property
     def payload_text(self) -> str:

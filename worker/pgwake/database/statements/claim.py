@@ -11,25 +11,13 @@ from pgwake.database.statements import Connection
 if TYPE_CHECKING:
     import asyncpg
 
-# A row a job, the first with what is said of all, and at least that one. As one array
-# the server would keep a kilobyte for each field of each job until all of it is sent.
-_CLAIM = """
-select a.job, case when a.place = 1 then a.seconds_to_next end,
-  case when a.place = 1 then a.claimed_at end, case when a.place = 1 then a.cursor end,
-  case when a.place = 1 then a.is_limited end{outer}
-from (
-  select b.claimed_at, b.cursor, b.is_limited{inner},
-    extract(epoch from b.next_run_at - b.claimed_at)::float8 as seconds_to_next,
-    unnest(case when b.jobs = '{{}}' then array[null::pgwake.claimed_job]
-      else b.jobs end) as job,
-    generate_series(1, greatest(cardinality(b.jobs), 1)) as place
-  from pgwake.{function}($1, $2, $3, $4, $5, $6) as b
-) as a
+# A row a job, and then one that says the rest.
+_CLAIM_ROWS = """
+select c.id, c.lease_id, c.kind, c.payload, c.attempt, c.max_attempts,
+  c.lease_expires_at, c.created_at, c.metadata, c.options,
+  c.claimed_at, c.is_limited, c.next_run_at, c.left_out_id, c.next_cursor
+from pgwake.claim_rows($1, $2, $3, $4, $5, $6, $7) as c
 """
-_CLAIM_BATCH = _CLAIM.format(function="claim_batch", inner="", outer="")
-_CLAIM_KNOWN = _CLAIM.format(
-    function="claim_known_batch", inner=", b.left_out_id", outer=", a.left_out_id"
-)
 _LEASES_OF = """
 select j.id, j.lease_id
 from pgwake.jobs as j
@@ -49,7 +37,8 @@ class Claim:
     """What a claim answered, by the database's clock.
 
     Attributes:
-        jobs: The claimed jobs.
+        queue: The queue.
+        jobs: The claimed jobs; Job says what is read of a row, the rest is null.
         seconds_to_next: From the claim to the next due job; None if none is known, not
             positive if one is left: locked by somebody, or one too many that crashed.
         claimed_at: When the claim was.
@@ -60,6 +49,7 @@ class Claim:
             the one that has become due last; None if there is none.
     """
 
+    queue: str
     jobs: "Sequence[asyncpg.Record]"
     seconds_to_next: float | None
     claimed_at: datetime
@@ -73,7 +63,7 @@ class Claim:
         return self.seconds_to_next is not None and self.seconds_to_next <= 0
 
 
-async def claim_batch(
+async def claim_rows(
     connection: Connection,
     queue: str,
     count: int,
@@ -84,18 +74,16 @@ async def claim_batch(
     suspects: bool = False,
     unknown_kinds: Sequence[str] = (),
 ) -> Claim:
-    """Claim up to count due jobs; see sql/functions/claim/claim_batch.sql.
-
-    Without those of unknown_kinds; suspects are of any kind.
-    """
-    arguments = (queue, count, worker, lease, cursor)
-    if unknown_kinds and not suspects:
-        rows = await connection.fetch(_CLAIM_KNOWN, *arguments, unknown_kinds)
-    else:
-        rows = await connection.fetch(_CLAIM_BATCH, *arguments, suspects)
-    first, *said = rows[0]
-    jobs = [row[0] for row in rows] if first is not None else []
-    return Claim(jobs, *said)
+    """Claim up to count due jobs; see sql/functions/claim/claim_rows.sql."""
+    jobs = await connection.fetch(
+        _CLAIM_ROWS,
+        *(queue, count, worker, lease, cursor, suspects, unknown_kinds or None),
+    )
+    *_, claimed_at, is_limited, next_run_at, left_out_id, next_cursor = jobs.pop()
+    seconds = next_run_at and (next_run_at - claimed_at).total_seconds()
+    return Claim(
+        *(queue, jobs, seconds, claimed_at, next_cursor, is_limited, left_out_id)
+    )
 
 
 async def leases_of(connection: Connection, worker: str) -> list[tuple[int, UUID]]:

@@ -17,10 +17,9 @@ select current_setting('fsync') = 'off'
 """
 _DROP_DATABASE = "drop database {name} with (force)"
 _CLAIM_ONE = """
-select j.id, j.lease_id, j.queue, j.kind, j.payload::text, j.attempt, j.max_attempts,
-  j.lease_expires_at, j.created_at, j.metadata::text, j.options::text, b.claimed_at
-from pgwake.claim_batch($1, 1, $2, suspects => $3) as b
-cross join lateral unnest(b.jobs) as j
+select c.id, c.lease_id, c.kind, c.payload::text, c.attempt, c.max_attempts,
+  c.lease_expires_at, c.created_at, c.metadata::text, c.options::text, c.claimed_at
+from pgwake.claim_rows($1, 1, $2, suspects => $3) as c
 """
 _QUEUES_TO_CLAIM = """
 select distinct j.queue from pgwake.jobs_live as j
@@ -76,12 +75,13 @@ async def drop_database(connection: Connection, name: str) -> None:
 
 async def claim_one(
     connection: Connection, worker: str
-) -> tuple[tuple[Any, ...], datetime] | None:
-    """Claim a due job of any queue; its row as a claim's, and when it was claimed."""
+) -> tuple[tuple[Any, ...], str, datetime] | None:
+    """Claim a due job of any queue: its row as a claim's, the queue, and when."""
     for (queue,) in await connection.fetch(_QUEUES_TO_CLAIM):
         for suspects in (False, True):
-            for row in await connection.fetch(_CLAIM_ONE, queue, worker, suspects):
-                return tuple(row)[:-1], row[-1]
+            *rows, said = await connection.fetch(_CLAIM_ONE, queue, worker, suspects)
+            for row in rows:
+                return tuple(row), queue, said["claimed_at"]
     return None
 
 

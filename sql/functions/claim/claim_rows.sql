@@ -1,0 +1,349 @@
+-- Claims up to count due jobs of a queue for a worker: the form that workers use.
+--
+--   worker         who runs them, 1 to 512 bytes; null: the session's application name
+--                  and process id
+--   lease          how long without extend_leases(), 1 second to 1 day; null: by policy:
+--                  the kind's as an operator set it, as a worker declared it, the
+--                  queue's, else 5 minutes
+--   cursor         opaque: what the last claim of this queue answered, or null
+--   suspects       false: leaves out jobs with two crashes or more, and takes at most one
+--                  that crashed once, so that a worker never holds many of them together;
+--                  true: takes only suspects, of any kind. Run those alone.
+--   unknown_kinds  left out: kinds that the worker has met and can not run, at most
+--                  1,000; null: none
+--
+-- A row a job, in claim order, which is priority descending, run_at, id; all under one
+-- fresh lease_id; columns as those of claimed_job. Then one row more, whose id is null and
+-- which alone has the last five columns. They speak of the whole claim:
+--
+--   claimed_at   the queue's clock. A paused queue gives nothing.
+--   is_limited   it has max_running or a rate limit, so claim no more than can be run
+--                now; see limit_claim
+--   next_run_at  null if count were claimed. Else the least run_at of what is left, or
+--                the end of the queue's pause, or the time of the next token of its rate;
+--                null if there is none, or nothing runs until a job ends. Not later than
+--                claimed_at: a job is due that this claim could not have, since somebody
+--                has it, its key or its queue locked (his rollback tells nobody) or it
+--                crashed once and has to come alone. Look again soon. Of unknown_kinds
+--                only what is still to come counts.
+--   left_out_id  if less than count was claimed, the job of unknown_kinds that has become
+--                due last, within ten seconds; null if there is none. While it changes,
+--                others who know the kind may have to be woken: leave the duty to them
+--                for a moment.
+--   next_cursor  for the next claim. Null while looks are cheap. An index keeps dead
+--                entries until vacuum has been there, and can't lose them under an old
+--                snapshot; a look from the head of the queue wades through them. Once
+--                that costs more than 500 entries, or twice the count, the cursor
+--                remembers where each priority band (priority, crashed or not) is alive.
+--                A claim with a cursor starts there, and looks from the head only when
+--                the last such look was 20 times as long ago as it took, or a minute; its
+--                next_run_at is not later than that. Until then it may miss what lies
+--                behind: jobs that were committed much later than others of their run_at,
+--                or given back. New jobs, and those of other priorities, it finds at
+--                once. A cursor can't be wrong for longer than that minute. Rechecks are
+--                read by a cursor too, and jobs of unknown_kinds stepped over like dead
+--                entries.
+--
+-- Jobs whose parents have ended are admitted first, and those with a concurrency key that
+-- has room: admit_children, admit_keyed_jobs. Raises PW003, and PW006 in a copy of the
+-- database: see adopt. Locks the jobs it takes (and one that had to make room for one
+-- that crashed), skips locked ones.
+--
+-- The first statement reads the policy and, where the claim is plain, locks the jobs too.
+-- What is not plain goes through the parts: limit_claim, admit_due_jobs, lock_due_jobs.
+-- Both start the jobs and look at what is left alike. The parts have their settings from
+-- here, since to set them again costs 10% of a claim of one job. Rides jobs_claim_idx,
+-- jobs_live_pkey, queues_pkey, kinds_claim_idx and rechecks_due_idx.
+create or replace function pgwake.claim_rows(
+  queue text,
+  count int,
+  worker text default null,
+  lease interval default null,
+  cursor jsonb default null,
+  suspects boolean default false,
+  unknown_kinds text[] default null
+)
+returns table (
+  id bigint, lease_id uuid, kind text, payload jsonb, attempt int, max_attempts int, lease_expires_at timestamptz,
+  created_at timestamptz, metadata jsonb, options jsonb,
+  claimed_at timestamptz, is_limited boolean, next_run_at timestamptz, left_out_id bigint, next_cursor jsonb
+)
+language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := pgwake.now();
+  v_policy record;
+  v_admitted record;
+  v_locked record;
+  v_count int := claim_rows.count;
+  v_tokens double precision;
+  v_again_at timestamptz;
+  v_has_timeouts boolean;
+  v_lease_id uuid;
+  v_leased_at timestamptz;
+  v_began_at timestamptz := clock_timestamp();
+  v_spent interval;
+  v_keys_cost bigint := pgwake.rows_read();
+  v_cost bigint := pgwake.claim_cost();
+
+  -- The cursor: resume_points are lock_due_jobs'; next_at is [next_run_at] where it is slow to find.
+  v_slow int := 2 * least(greatest(250, claim_rows.count), 10000);
+  v_head_at timestamptz;
+  v_resume_points jsonb := '{}';
+  v_next_at jsonb;
+  v_keys jsonb;  -- of the rechecks: [at] to start at, [clock] to read from the head again
+  v_keys_from timestamptz := '-infinity';
+  v_is_from_head boolean := true;
+begin
+  if (claim_rows.queue is not null and claim_rows.count between 1 and 10000
+      and (octet_length(claim_rows.worker) between 1 and 512) is not false
+      and (claim_rows.lease between interval '1 second' and interval '1 day') is not false) is not true
+  then
+    perform pgwake.check_claim_arguments(claim_rows.queue, claim_rows.count, claim_rows.worker, claim_rows.lease);
+  end if;
+  if cardinality(claim_rows.unknown_kinds) > 1000 or array_position(claim_rows.unknown_kinds, null) is not null then
+    perform pgwake.raise_invalid(
+      'unknown_kinds has a null in it, or more than 1000 kinds', 'Pass up to 1000 kinds to leave out.');
+  end if;
+  if current_setting('pgwake.adopted', true) is distinct from pg_backend_pid()::text then
+    perform pgwake.check_adopted();  -- once a session
+  end if;
+  if claim_rows.cursor is not null then
+    perform pgwake.check_cursor(claim_rows.cursor);
+    v_head_at := claim_rows.cursor ->> 'head_at';
+    v_resume_points := coalesce(claim_rows.cursor -> 'resume_points', '{}');
+    v_next_at := claim_rows.cursor -> 'next_at';
+    v_is_from_head := v_head_at is null
+      or v_head_at not between v_began_at and v_began_at + interval '1 minute';
+    v_keys := claim_rows.cursor -> 'keys';
+    if (v_keys ->> 1)::timestamptz between v_began_at and v_began_at + interval '1 minute' then
+      v_keys_from := coalesce(v_keys ->> 0, '-infinity');
+    end if;
+  end if;
+
+  -- The bands of what never crashed, each found when the one before has not been enough.
+  with recursive bands as (
+    select -102 as band
+    union all
+    select (
+      select least(j.crash_count, 2) * 201 - j.priority
+      from pgwake.jobs_live as j
+      where j.queue = claim_rows.queue and j.status = 'pending'
+        and least(j.crash_count, 2) * 201 - j.priority > b.band
+        and least(j.crash_count, 2) * 201 - j.priority < 101
+      order by least(j.crash_count, 2) * 201 - j.priority
+      limit 1)
+    from bands as b
+    where b.band is not null
+  )
+  select l.*, case when cardinality(l.ids) < v_count then array(
+    select b.band from bands as b where b.band > -102) end as bands
+  into v_policy
+  from (
+    select p.*, case when p.is_plain then array(
+      select due.id
+      from bands as b
+      cross join lateral (
+        select j.id
+        from pgwake.jobs_live as j
+        where j.queue = claim_rows.queue and j.status = 'pending'
+          and least(j.crash_count, 2) * 201 - j.priority = b.band and j.run_at <= v_now
+        order by j.run_at, j.id
+        limit v_count
+        for update skip locked
+      ) as due
+      where b.band > -102
+      limit v_count) end as ids
+    from (
+      select r.*,
+        claim_rows.cursor is null and not claim_rows.suspects and claim_rows.unknown_kinds is null
+          and (r.paused_until > v_now) is not true and (r.recheck_at <= v_now) is not true
+          and r.max_running is null and r.rate_limit is null
+          and not exists (
+            select from pgwake.jobs_live as j
+            where j.queue = claim_rows.queue and j.status = 'pending'
+              and least(j.crash_count, 2) * 201 - j.priority > 100
+              and least(j.crash_count, 2) * 201 - j.priority < 302) as is_plain
+      from (
+        select q.paused_until, coalesce(q.lease, interval '5 minutes') as lease, q.timeout, q.max_running, q.rate_limit,
+          q.rate_burst, q.key_limit,
+          (
+            select jsonb_object_agg(k.name, jsonb_build_array(
+              extract(epoch from coalesce(k.lease, k.declared_lease)),
+              extract(epoch from coalesce(k.timeout, case when k.declared_timeout is null then q.timeout end))::float8))
+            from pgwake.kinds as k
+            where k.timeout is not null or k.lease is not null or k.declared_lease is not null
+          ) as kinds,
+          (
+            select r.at
+            from pgwake.rechecks as r
+            where r.queue = claim_rows.queue and r.at >= v_keys_from
+            order by r.at
+            limit 1
+          ) as recheck_at,
+          pgwake.is_watched() or exists (
+            select from pgwake.queues as e where e.status_events <> 'watched') as has_audience
+        from (values (claim_rows.queue)) as v(name)
+        left join pgwake.queues as q on q.name = v.name
+        offset 0
+      ) as r
+      offset 0
+    ) as p
+    offset 0
+  ) as l;
+  claimed_at := v_now;
+  is_limited := v_policy.max_running is not null or v_policy.rate_limit is not null;
+  v_has_timeouts := v_policy.kinds is not null or v_policy.timeout is not null;
+  if v_policy.timeout is not null then
+    -- A time limit that a kind declares is its worker's to know.
+    v_policy.kinds := coalesce((
+      select jsonb_object_agg(k.name, '[null, null]'::jsonb)
+      from pgwake.kinds as k where k.declared_timeout is not null), '{}') || coalesce(v_policy.kinds, '{}');
+  end if;
+
+  -- A plain look that was slow is taken again the long way, which makes a cursor.
+  if v_policy.is_plain and pgwake.claim_cost() - v_cost - cardinality(v_policy.ids) <= 2 * v_slow
+    and pgwake.rows_read() - v_keys_cost <= v_slow
+  then
+    select v_policy.ids as ids, v_policy.bands as bands, null::timestamptz[] as from_ats, null::bigint[] as from_ids,
+      false as is_slow
+    into v_locked;
+  else
+    if v_policy.paused_until > v_now then
+      next_run_at := nullif(v_policy.paused_until, 'infinity');
+      next_cursor := claim_rows.cursor;
+      return next;
+      return;
+    end if;
+
+    if is_limited then
+      select a.count, a.at, a.tokens, a.next_at into v_count, v_now, v_tokens, v_again_at
+      from pgwake.limit_claim(
+        claim_rows.queue, v_count, v_policy.max_running, v_policy.rate_limit, v_policy.rate_burst, v_now) as a;
+      claimed_at := v_now;
+      if v_count = 0 then
+        next_run_at := v_again_at;
+        next_cursor := claim_rows.cursor;
+        return next;
+        return;
+      end if;
+    end if;
+
+    if v_policy.recheck_at <= v_now and not claim_rows.suspects then
+      v_admitted := pgwake.admit_due_jobs(claim_rows.queue, v_count, v_policy.key_limit, v_now, v_keys_from);
+      v_policy.recheck_at := v_admitted.recheck_at;
+      v_now := v_admitted.at;
+      claimed_at := v_now;
+    end if;
+    v_keys_cost := pgwake.rows_read() - v_keys_cost;
+    if v_keys is not null or v_keys_cost > v_slow then
+      v_keys := case
+        when v_keys_cost > v_slow or isfinite(v_keys_from) then jsonb_build_array(
+          least(v_now - interval '1 second', v_policy.recheck_at),
+          case when isfinite(v_keys_from) then (v_keys ->> 1)::timestamptz
+            else clock_timestamp() + least(20 * (clock_timestamp() - v_began_at), interval '1 minute')
+          end)
+      end;
+    end if;
+    v_began_at := clock_timestamp();
+
+    v_locked := pgwake.lock_due_jobs(
+      claim_rows.queue, v_count, v_now, claim_rows.suspects, claim_rows.cursor is not null, v_is_from_head, v_slow,
+      claim_rows.unknown_kinds, v_resume_points);
+    v_resume_points := v_locked.resume_points;
+  end if;
+  v_spent := clock_timestamp() - v_began_at;
+
+  if v_locked.ids <> '{}' then
+    v_lease_id := gen_random_uuid();
+    v_leased_at := greatest(v_now, pgwake.called_at());
+    return query
+    with started as (
+      update pgwake.jobs_live as j
+      set status = 'running', attempt = least(j.attempt, 2147483646) + 1, lease_id = v_lease_id,
+        lease_expires_at = v_leased_at + coalesce(
+          claim_rows.lease, interval '1 second' * (v_policy.kinds -> j.kind ->> 0)::float8, v_policy.lease),
+        claimed_by = coalesce(claim_rows.worker, format('%s:%s', current_setting('application_name'), pg_backend_pid())),
+        started_at = v_now
+      where j.id = any (v_locked.ids)
+      returning j.id, j.kind, j.payload, j.attempt, j.max_attempts, j.lease_expires_at, j.created_at, j.metadata,
+        j.priority, j.run_at, j.crash_count
+    ),
+    counted as (
+      insert into pgwake.counts (queue, at, running_rows)
+      select claim_rows.queue, v_now, count(*) from started
+    )
+    select s.id, v_lease_id, s.kind, s.payload::jsonb, s.attempt::int, s.max_attempts::int, s.lease_expires_at,
+      s.created_at::timestamptz, s.metadata::jsonb,
+      case when s.run_at <> s.created_at or s.crash_count > 0 or v_has_timeouts then
+        nullif(jsonb_strip_nulls(jsonb_build_object(
+          'run_at', nullif(s.run_at, s.created_at), 'crash_count', nullif(s.crash_count, 0),
+          'timeout', case when v_policy.kinds ? s.kind then v_policy.kinds -> s.kind -> 1
+            else to_jsonb(extract(epoch from v_policy.timeout)::float8) end)), '{}')
+      end,
+      null::timestamptz, null::boolean, null::timestamptz, null::bigint, null::jsonb
+    from started as s
+    order by s.priority desc, s.run_at, s.id;
+    if v_policy.has_audience then
+      perform pgwake.announce(array_agg(pgwake.status_event(j.id, j.queue, j.kind, 'pending', 'running')))
+      from pgwake.jobs_live as j, pgwake.get_audience() as a
+      where j.id = any (v_locked.ids) and pgwake.is_announced(j.queue, a);
+    end if;
+    if v_tokens is not null then
+      insert into pgwake.rate_buckets (queue, tokens, filled_at)
+      values (claim_rows.queue, v_tokens - cardinality(v_locked.ids), v_now)
+      on conflict (queue) do update set tokens = excluded.tokens, filled_at = excluded.filled_at;
+    end if;
+  end if;
+
+  -- What is left: the claimed are gone from the index, as this statement sees it.
+  if cardinality(v_locked.ids) < v_count then
+    if v_is_from_head or v_next_at is null then
+      v_began_at := clock_timestamp();
+      v_cost := pgwake.claim_cost();
+      next_run_at := pgwake.left_due_at(
+        claim_rows.queue, v_locked.bands, v_locked.from_ats, v_locked.from_ids, claim_rows.unknown_kinds, v_now);
+      v_cost := pgwake.claim_cost() - v_cost - cardinality(v_locked.ids);
+      v_spent := v_spent + (clock_timestamp() - v_began_at);
+      v_next_at := null;
+      if v_cost > v_slow + 50 * cardinality(v_locked.bands) and (v_resume_points = '{}' or not v_is_from_head) then
+        v_next_at := jsonb_build_array(next_run_at);
+      end if;
+    else
+      next_run_at := v_next_at ->> 0;
+    end if;
+    if not claim_rows.suspects then
+      next_run_at := least(next_run_at, v_policy.recheck_at, case
+        when isfinite(v_keys_from) then (v_keys ->> 1)::timestamptz + (pgwake.now() - now()) end);
+    end if;
+  elsif v_count < claim_rows.count then
+    next_run_at := v_again_at;
+  end if;
+  if claim_rows.unknown_kinds is not null and cardinality(v_locked.ids) < claim_rows.count then
+    left_out_id := pgwake.newest_left_out(claim_rows.queue, claim_rows.unknown_kinds, v_now);
+  end if;
+
+  if v_is_from_head then
+    v_head_at := clock_timestamp() + least(20 * v_spent, interval '1 minute');
+  elsif cardinality(v_locked.ids) < v_count then
+    next_run_at := least(next_run_at, v_head_at + (pgwake.now() - now()));
+  end if;
+  if v_locked.is_slow or v_resume_points <> '{}' or v_next_at is not null or v_keys is not null then
+    next_cursor := jsonb_strip_nulls(jsonb_build_object(
+      'head_at', v_head_at, 'resume_points', v_resume_points, 'next_at', v_next_at, 'keys', v_keys));
+  end if;
+  return next;
+end
+$$;
+
+comment on function pgwake.claim_rows is
+  'Claims up to count due jobs of a queue, a row each; and a row that says next_run_at, '
+  'next_cursor, claimed_at, is_limited, left_out_id.';
+revoke all on function pgwake.claim_rows from public;

@@ -657,11 +657,8 @@ begin
   create index queues_insert_idx on pgwake.queues (name)
     where priority is not null or wakeups <> 'asleep' or status_events <> 'watched';
 
-  create index queues_max_running_idx on pgwake.queues (name)
-    where max_running is not null;
-
-  create index queues_webhook_idx on pgwake.queues (name)
-    where webhook is not null;
+  create index queues_ends_idx on pgwake.queues (name)
+    where max_running is not null or webhook is not null or status_events <> 'watched';
 
   create index queues_status_events_idx on pgwake.queues (status_events collate "C", name)
     where status_events <> 'watched';
@@ -707,6 +704,24 @@ begin
 end
 $types$;
 
+-- A job that has ended, for tell_ends.
+do $ended$
+begin
+  if to_regtype('pgwake.ended_job') is null then
+    create type pgwake.ended_job as (
+      id               bigint,
+      queue            text,
+      kind             text,
+      old_status       text,
+      new_status       text,
+      concurrency_key  text,
+      has_children     boolean,
+      webhook          text
+    );
+  end if;
+end
+$ended$;
+
 do $finding$
 begin
   if to_regtype('pgwake.finding') is null then
@@ -743,4 +758,5 @@ comment on type pgwake.audience is 'Who hears of status events, as get_audience 
 comment on type pgwake.claimed_job is
   'A job that was claimed. options: run_at when it differs from created_at, crash_count when not 0, timeout in seconds '
   'by policy; else null.';
+comment on type pgwake.ended_job is 'A job that has ended, for tell_ends.';
 comment on type pgwake.finding is 'A row of diagnose().';

@@ -1,6 +1,6 @@
 -- From schema 1: all tables can be published, workers report their slots, children are
--- found that nobody would look at, and the one text index of the server's collation gets
--- the collation "C".
+-- found that nobody would look at, the one text index of the server's collation gets the
+-- collation "C", and one index tells which queues' jobs concern somebody when they end.
 do $migration$
 begin
   if current_setting('pgwake.installed_version')::int <> 1 then
@@ -15,5 +15,9 @@ begin
   drop index pgwake.queues_status_events_idx;
   create index queues_status_events_idx on pgwake.queues (status_events collate "C", name)
     where status_events <> 'watched';
+  drop index pgwake.queues_max_running_idx;
+  drop index pgwake.queues_webhook_idx;
+  create index queues_ends_idx on pgwake.queues (name)
+    where max_running is not null or webhook is not null or status_events <> 'watched';
 end
 $migration$;

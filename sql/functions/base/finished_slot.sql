@@ -7,10 +7,7 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  return (
-    select floor(extract(epoch from finished_slot.at) / 86400 / i.width)::bigint % 32
-    from pgwake.installation as i
-  );
+  return (select pgwake.ring_slot(finished_slot.at, i.width) from pgwake.installation as i);
 end
 $$;
 

@@ -2,6 +2,7 @@
 \ir raise_invalid.sql
 \ir lock_tables.sql
 \ir called_at.sql
+\ir ring_slot.sql
 \ir finished_slot.sql
 \ir get_adoption.sql
 \ir is_adopted.sql

@@ -2,9 +2,8 @@
 -- Internal: the caller has decided, holds the rows' locks and has tested the fences.
 --
 -- Parallel arrays, of one job each; a job is named once. The error, unless its reason is
--- null, is kept in the job's errors with the job's attempt and worker. Counts, announces,
--- flags the jobs' concurrency keys and children, sends webhooks, and wakes queues with
--- max_running when what ends was running. Rides jobs_live_pkey.
+-- null, is kept in the job's errors with the job's attempt and worker. Counts, and calls
+-- tell_ends. Rides jobs_live_pkey.
 create or replace function pgwake.end_jobs(
   job_ids bigint[], new_statuses text[], reasons text[], messages text[], tracebacks text[]
 )
@@ -20,14 +19,7 @@ as $$
 declare
   v_now timestamptz := pgwake.now();
   v_slot smallint := pgwake.finished_slot(v_now);
-  v_audience pgwake.audience := pgwake.get_audience();
-  v_queues text[];
-  v_keys text[];
-  v_completed_parents bigint[];
-  v_other_parents bigint[];
-  v_hooked bigint[];
-  v_limited text[];
-  v_events text[];
+  v_told pgwake.ended_job[];
 begin
   begin
     with given as materialized (
@@ -99,18 +91,13 @@ begin
         group by t.queue
       ) as s
     )
-    select
-      array_agg(t.queue) filter (where t.concurrency_key is not null and t.old_status <> 'waiting'),
-      array_agg(t.concurrency_key) filter (where t.concurrency_key is not null and t.old_status <> 'waiting'),
-      array_agg(t.id) filter (where t.has_children and t.new_status = 'completed'),
-      array_agg(t.id) filter (where t.has_children and t.new_status <> 'completed'),
-      array_agg(t.id) filter (where t.webhook is not null or t.queue = any (array(
-        select q.name from pgwake.queues as q where q.webhook is not null))),
-      array_agg(distinct t.queue) filter (where t.old_status = 'running' and t.queue = any (array(
-        select q.name from pgwake.queues as q where q.max_running is not null))),
-      array_agg(pgwake.status_event(t.id, t.queue, t.kind, t.old_status, t.new_status))
-        filter (where pgwake.is_announced(t.queue, v_audience))
-    into v_queues, v_keys, v_completed_parents, v_other_parents, v_hooked, v_limited, v_events
+    select array_agg(
+      row(t.id, t.queue, t.kind, t.old_status, t.new_status, t.concurrency_key, t.has_children, t.webhook)::pgwake.ended_job)
+      filter (where t.concurrency_key is not null or t.has_children or t.webhook is not null or (
+        select pgwake.is_watched() or exists (
+          select from pgwake.queues as q
+          where q.max_running is not null or q.webhook is not null or q.status_events <> 'watched')))
+    into v_told
     from told as t;
   exception when unique_violation then
     -- as in complete_jobs
@@ -122,20 +109,9 @@ begin
     return;
   end;
 
-  if v_keys is not null then
-    perform pgwake.flag_keys(v_queues, v_keys);
+  if v_told is not null then
+    perform pgwake.tell_ends(v_told);
   end if;
-  if v_completed_parents is not null then
-    perform pgwake.flag_children(v_completed_parents, false);
-  end if;
-  if v_other_parents is not null then
-    perform pgwake.flag_children(v_other_parents, true);
-  end if;
-  if v_hooked is not null then
-    perform pgwake.send_webhooks(v_hooked);
-  end if;
-  perform pgwake.wake(l.queue) from unnest(v_limited) as l(queue);
-  perform pgwake.announce(v_events);
 end
 $$;
 

@@ -6,6 +6,7 @@
 \ir raise_outcome.sql
 \ir status_after_attempt.sql
 \ir error_fingerprint.sql
+\ir tell_ends.sql
 \ir end_jobs.sql
 \ir end_job.sql
 \ir complete_jobs.sql

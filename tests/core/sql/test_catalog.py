@@ -302,6 +302,7 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
         "append_error",
         "called_at",
         "retry_delay",
+        "ring_slot",
         "status_after_attempt",
         "notify_lock_key",
         "claim_cost",

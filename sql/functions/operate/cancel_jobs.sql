@@ -32,18 +32,11 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := pgwake.now();
-  v_slot smallint := pgwake.finished_slot(v_now);
-  v_audience pgwake.audience := pgwake.get_audience();
   v_chosen bigint[];
   v_running_count bigint;
   v_asked bigint[];
   v_workers text[];
   v_idle bigint[];
-  v_queues text[];
-  v_keys text[];
-  v_parents bigint[];
-  v_hooked bigint[];
-  v_events text[];
 begin
   if cancel_jobs.queue is null and cancel_jobs.kind is null and cancel_jobs.concurrency_key is null
     and cancel_jobs.unique_key is null and cancel_jobs.status is null
@@ -111,46 +104,10 @@ begin
   where j.id = any (v_asked);
   perform pgwake.notify_cancellations(v_asked, v_workers);
 
-  with ended as (
-    delete from pgwake.jobs_live as j where j.id = any (v_idle) returning j.*
-  ),
-  kept as (
-    insert into pgwake.jobs_finished
-      (id, queue, kind, status, priority, run_at, attempt, max_attempts, payload, metadata, unique_key,
-       concurrency_key, has_children, depends_on, on_parent_failure, webhook, progress, crash_count, bounce_count,
-       created_at, finished_at, finished_slot, errors)
-    select e.id, e.queue, e.kind, 'cancelled', e.priority, e.run_at, e.attempt, e.max_attempts, e.payload,
-      e.metadata, e.unique_key, e.concurrency_key, e.has_children, e.depends_on, e.on_parent_failure, e.webhook,
-      e.progress, e.crash_count, e.bounce_count, e.created_at, v_now, v_slot, e.errors
-    from ended as e
-  ),
-  counted as (
-    insert into pgwake.counts (queue, at, cancelled, live_rows, waiting_rows, cancelled_rows, finished_slot)
-    select e.queue, v_now, count(*), -count(*), -nullif(count(*) filter (where e.status = 'waiting'), 0), count(*),
-      v_slot
-    from ended as e
-    group by e.queue
-  )
-  select
-    array_agg(e.queue) filter (where e.status = 'pending' and e.concurrency_key is not null),
-    array_agg(e.concurrency_key) filter (where e.status = 'pending' and e.concurrency_key is not null),
-    array_agg(pgwake.status_event(e.id, e.queue, e.kind, e.status, 'cancelled'))
-      filter (where pgwake.is_announced(e.queue, v_audience)),
-    array_agg(e.id) filter (where e.has_children),
-    array_agg(e.id) filter (where e.webhook is not null or e.queue = any (array(
-      select q.name from pgwake.queues as q where q.webhook is not null)))
-  into v_queues, v_keys, v_events, v_parents, v_hooked
-  from ended as e;
-  if v_keys is not null then
-    perform pgwake.flag_keys(v_queues, v_keys);
+  if v_idle is not null then
+    perform pgwake.end_jobs(
+      v_idle, array_fill('cancelled'::text, array[cardinality(v_idle)]), null, null, null);
   end if;
-  if v_parents is not null then
-    perform pgwake.flag_children(v_parents, true);
-  end if;
-  if v_hooked is not null then
-    perform pgwake.send_webhooks(v_hooked);
-  end if;
-  perform pgwake.announce(v_events);
 
   return query
   select o.outcome, o.job_count::bigint

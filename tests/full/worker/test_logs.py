@@ -151,7 +151,8 @@ async def test_failed_jobs_each_have_their_line_whatever_the_rate(
 class Claimed:
     """As much of a job as its line needs."""
 
-    id, kind, queue, attempt, queue_seconds = 1, "kind", "queue", 1, 0.001
+    id, kind, queue, attempt = 1, "kind", "queue", 1
+    queue_seconds = seconds = 0.001
     run = None
 
 
@@ -276,10 +277,10 @@ async def test_the_jobs_that_have_no_line_are_counted_once() -> None:
     with structlog.testing.capture_logs() as lines:
         log = JobLog(per_second=2)
         claimed: Attempt = Claimed()  # type: ignore[assignment]
-        for _ in range(10):
-            log.ended(claimed, "completed", 0.0, None)
+        for _ in range(2):
+            log.completed([claimed] * 5)
         for _ in range(5000):
-            log.released(claimed, "unknown_kind", 0.0, None)
+            log.released(claimed, "unknown_kind", None)
         log.summarise()
         log.summarise()
 

@@ -174,7 +174,7 @@ class Claimer:
             )
             return None
         self.heartbeat.is_refused = False
-        self._metrics.claim_seconds.add((), monotonic() - started)
+        self._metrics.claim_seconds.add((), [monotonic() - started])
         self._metrics.claim_succeeded.note((self.ready_jobs.queue,))
         self._is_limited = claim.is_limited
         if not suspects:

@@ -1,5 +1,6 @@
 """What became of jobs, and who is told of it beside the database."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -50,21 +51,35 @@ class Telemetry:
 
     def written(self, seconds: float) -> None:
         """Hear how many seconds a statement took that has written ends."""
-        self._metrics.flush_seconds.add((), seconds)
+        self._metrics.flush_seconds.add((), [seconds])
 
-    def ended(self, end: End, outcome: str) -> None:
+    def ended(self, ends: Sequence[End], outcomes: Sequence[str]) -> None:
         """Hear what the database has answered; refused: it takes no end of the job."""
+        completed = []
+        for end, outcome in zip(ends, outcomes, strict=True):
+            if outcome == "completed" and end.job.run is None:
+                completed.append(end.job)
+            else:
+                self._ended(end, outcome)
+        if completed:
+            self._metrics.ended(completed, "completed")
+            self._job_log.completed(completed)
+
+    def _ended(self, end: End, outcome: str) -> None:
         job, what = end
         if outcome == "released" and isinstance(what, Release):
             self._metrics.released(job, what.reason)
-            self._job_log.released(job, what.reason, job.seconds, what.delay)
+            self._job_log.released(job, what.reason, what.delay)
             if what.reason == "snooze":
                 outcome = "snoozed"
         elif outcome != "refused":
             if outcome == "cancel_requested":
                 outcome = "cancelled"
-            failure = what if isinstance(what, Failure) else None
-            self._metrics.ended(job, outcome, job.seconds)
-            self._job_log.ended(job, outcome, job.seconds, failure)
+            self._metrics.ended([job], outcome)
+            if outcome == "completed":
+                self._job_log.completed([job])
+            else:
+                failure = what if isinstance(what, Failure) else None
+                self._job_log.ended(job, outcome, failure)
         if job.run is not None:
             job.run.decided(job.id, outcome)

@@ -102,19 +102,21 @@ class Finisher:
 
     def drop(self, job: Attempt) -> None:
         """Forget a job whose lease is lost: nothing of it may be written."""
-        self._ended(End(job, None), "lease_lost")
+        self._ended([End(job, None)], ["lease_lost"])
 
     def completed(self, job: Attempt) -> None:
         """Note that a job's handler has completed it, this moment."""
         job.take_time()
-        self._ended(End(job, None), "completed")
+        self._ended([End(job, None)], ["completed"])
 
     def _put(self, end: End, error: BaseException | str | None = None) -> None:
         self._sink.arrived(end, error)
         self._ends.append(end)
-        self._more.set()
-        self._written.clear()
-        if len(self._ends) >= MAX_BATCH // 2:
+        count = len(self._ends)
+        if count == 1:
+            self._more.set()
+            self._written.clear()
+        elif count == MAX_BATCH // 2:
             self._enough.set()
 
     @property
@@ -166,19 +168,19 @@ class Finisher:
         seen, release_count, size = len(self._ends), 0, 0
         for end in self._ends:
             what = end.what
-            if isinstance(what, Release):
-                has_room = release_count < MAX_OTHERS
-                batch = released.setdefault(what.reason, []) if has_room else left
-                release_count += 1
-            elif isinstance(what, Failure):
-                batch = failed
-                has_room = len(failed) < MAX_OTHERS
-            else:
+            if what is None or isinstance(what, str):
                 batch = completed
                 size += len(what or "")
                 has_room = len(completed) < MAX_BATCH and (
                     size <= MAX_BATCH_CHARACTERS or not completed
                 )
+            elif isinstance(what, Release):
+                has_room = release_count < MAX_OTHERS
+                batch = released.setdefault(what.reason, []) if has_room else left
+                release_count += 1
+            else:
+                batch = failed
+                has_room = len(failed) < MAX_OTHERS
             (batch if has_room else left).append(end)
         if self._reports:
             ends = itertools.chain(completed, failed, *released.values())
@@ -204,8 +206,7 @@ class Finisher:
                 self._refused(ends[0], error)
             return
         self._sink.written(monotonic() - started)
-        for end, outcome in zip(ends, outcomes, strict=True):
-            self._ended(end, outcome)
+        self._ended(ends, outcomes)
 
     def _refused(self, end: End, error: asyncpg.PostgresError) -> None:
         """Answer a statement that the database refuses for this job alone.
@@ -218,7 +219,7 @@ class Finisher:
         log.error("end refused", job=job.id, kind=job.kind, error=told)
         if isinstance(what, Release):
             # Its lease runs out and it is swept: late, but not lost.
-            self._ended(end, "refused")
+            self._ended([end], ["refused"])
         elif isinstance(what, Failure):
             self.release(job, "refused", error=storable(told))
         elif what is not None and _is_unstorable(error):
@@ -227,9 +228,9 @@ class Finisher:
         else:
             self.fail(job, f"its end is refused: {told}", reason="refused")
 
-    def _ended(self, end: End, outcome: str) -> None:
-        self._held_jobs.settle(end.job)
-        self._sink.ended(end, outcome)
+    def _ended(self, ends: Sequence[End], outcomes: Sequence[str]) -> None:
+        self._held_jobs.settle([end.job for end in ends])
+        self._sink.ended(ends, outcomes)
 
 
 async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:

@@ -34,9 +34,9 @@ class HeldJobs:
         """Hold jobs that were claimed."""
         self._jobs.update(jobs)
 
-    def settle(self, job: Attempt) -> None:
-        """Hold a job no longer: its end is written, or can't be."""
-        self._jobs.discard(job)
+    def settle(self, jobs: Iterable[Attempt]) -> None:
+        """Hold jobs no longer: their ends are written, or can't be."""
+        self._jobs.difference_update(jobs)
 
     async def give_back(
         self, session: Session, jobs: Sequence[Attempt], reason: str
@@ -62,5 +62,5 @@ class HeldJobs:
                 reason,
             )
         )
-        self._jobs.difference_update(jobs)
+        self.settle(jobs)
         return outcomes

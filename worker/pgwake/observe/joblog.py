@@ -1,6 +1,7 @@
 """The line that each job leaves in the log: never its payload."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from time import monotonic
 
@@ -45,18 +46,18 @@ class _Lines:
         self._written = 0
         self._left_out = 0
 
-    def admit(self) -> bool:
-        """Whether there is to be another line."""
+    def admit(self, count: int = 1) -> int:
+        """How many lines there are to be for so many jobs."""
         second = int(monotonic())
         if second != self._second:
             self._second, self._written = second, 0
-        if self._written >= self._per_second:
+        admitted = min(count, self._per_second - self._written)
+        self._written += admitted
+        if count > admitted:
             if not self._left_out:
                 asyncio.get_running_loop().call_later(1.0, self.summarise)
-            self._left_out += 1
-            return False
-        self._written += 1
-        return True
+            self._left_out += count - admitted
+        return admitted
 
     def summarise(self) -> None:
         """Log how many had no line of their own since the last time."""
@@ -77,40 +78,35 @@ class JobLog:
         self._completed = _Lines(per_second, "jobs completed, without lines")
         self._released = _Lines(max(per_second, 10), "jobs released, without lines")
 
-    def ended(
-        self, job: Attempt, outcome: str, seconds: float, failure: Failure | None
-    ) -> None:
-        """Log how an attempt ended."""
-        if outcome == "completed":
-            if not self._completed.admit():
-                return
-            log.info("job completed", **self._fields(job, seconds))
-        elif outcome == "retry":
-            log.warning(
-                "attempt failed, will retry", **self._fields(job, seconds, failure)
-            )
-        elif outcome == "failed":
-            log.error("job failed for good", **self._fields(job, seconds, failure))
-        elif outcome == "cancelled":
-            log.info("job cancelled", **self._fields(job, seconds))
-        else:
-            log.warning("lease lost, end refused", **self._fields(job, seconds))
+    def completed(self, jobs: Sequence[Attempt]) -> None:
+        """Log jobs that were completed together."""
+        for job in jobs[: self._completed.admit(len(jobs))]:
+            log.info("job completed", **self._fields(job))
 
-    def released(
-        self, job: Attempt, reason: str, seconds: float, delay: timedelta | None
-    ) -> None:
+    def ended(self, job: Attempt, outcome: str, failure: Failure | None) -> None:
+        """Log how an attempt ended, but for completed ones."""
+        if outcome == "retry":
+            log.warning("attempt failed, will retry", **self._fields(job, failure))
+        elif outcome == "failed":
+            log.error("job failed for good", **self._fields(job, failure))
+        elif outcome == "cancelled":
+            log.info("job cancelled", **self._fields(job))
+        else:
+            log.warning("lease lost, end refused", **self._fields(job))
+
+    def released(self, job: Attempt, reason: str, delay: timedelta | None) -> None:
         """Log that a job was given back, and for how long if its handler said so."""
         # Of a kind that nobody knows there may be any number, again and again.
         if not self._released.admit():
             return
-        fields = self._fields(job, seconds)
+        fields = self._fields(job)
         if delay is not None:
             fields["delay_s"] = delay.total_seconds()
         write = log.warning if reason == "unknown_kind" else log.info
         write("job released", **fields, reason=reason)
 
     def _fields(
-        self, job: Attempt, seconds: float, failure: Failure | None = None
+        self, job: Attempt, failure: Failure | None = None
     ) -> dict[str, object]:
         fields: dict[str, object] = {
             "job": job.id,
@@ -118,7 +114,7 @@ class JobLog:
             "queue": job.queue,
             "attempt": job.attempt,
             "queue_ms": round(job.queue_seconds * 1000, 1),
-            "execution_ms": round(seconds * 1000, 1),
+            "execution_ms": round(job.seconds * 1000, 1),
         }
         if job.run is not None:
             fields |= job.run.ids

@@ -123,13 +123,15 @@ class Seconds(Collector):
             self._values[()] = [0.0] * (len(self._names) + 1)
         registry.register(self)
 
-    def add(self, labels: tuple[str, ...], seconds: float) -> None:
-        """Count one that took so long."""
+    def add(self, labels: tuple[str, ...], durations: Sequence[float]) -> None:
+        """Count those that took so long."""
         values = self._values.get(labels)
         if values is None:
             values = self._values[labels] = [0.0] * (len(self._names) + 1)
-        values[bisect_left(self._bounds, seconds)] += 1
-        values[-1] += seconds
+        bounds = self._bounds
+        for seconds in durations:
+            values[bisect_left(bounds, seconds)] += 1
+        values[-1] += sum(durations)
 
     def describe(self) -> Iterable[Metric]:
         """Return the family without its samples."""

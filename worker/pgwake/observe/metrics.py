@@ -1,5 +1,6 @@
 """Prometheus metrics of one worker process, in a registry of its own."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from pgwake.database.statements.upkeep import CrashCount
-from pgwake.jobs.job import Job
+from pgwake.jobs.attempt import Attempt
 from pgwake.observe.database import DatabaseMetrics
 from pgwake.observe.findings import FindingMetrics
 from pgwake.observe.metric_types import CounterByLabels, Instants, Seconds, Values
@@ -137,15 +138,26 @@ class Metrics:
     def _kind(self, kind: str) -> str:
         return kind if kind in self._kinds else "(unknown)"
 
-    def claimed(self, jobs: Iterable[Job]) -> None:
-        """Count claims."""
+    def _by_labels(
+        self, jobs: Iterable[Attempt]
+    ) -> Iterable[tuple[tuple[str, str], list[Attempt]]]:
+        """Group jobs by the labels they are counted under."""
+        groups = defaultdict(list)
         for job in jobs:
-            labels = job.queue, self._kind(job.kind)
-            self._claimed.add(labels)
-            self._queue_seconds.add(labels, job.queue_seconds)
+            groups[job.queue, job.kind].append(job)
+        return [
+            ((queue, self._kind(kind)), group)
+            for (queue, kind), group in groups.items()
+        ]
 
-    def ended(self, job: Job, outcome: str, seconds: float) -> None:
-        """Count how an attempt ended."""
+    def claimed(self, jobs: Iterable[Attempt]) -> None:
+        """Count claims."""
+        for labels, group in self._by_labels(jobs):
+            self._claimed.add(labels, len(group))
+            self._queue_seconds.add(labels, [job.queue_seconds for job in group])
+
+    def ended(self, jobs: Iterable[Attempt], outcome: str) -> None:
+        """Count how attempts ended."""
         match outcome:
             case "completed":
                 counts = self._completed
@@ -157,21 +169,21 @@ class Metrics:
                 counts = self._cancelled
             case _:
                 counts = self._lease_lost
-        labels = job.queue, self._kind(job.kind)
-        counts.add(labels)
-        self._execution_seconds.add(labels, seconds)
+        for labels, group in self._by_labels(jobs):
+            counts.add(labels, len(group))
+            self._execution_seconds.add(labels, [job.seconds for job in group])
 
-    def released(self, job: Job, reason: str) -> None:
+    def released(self, job: Attempt, reason: str) -> None:
         """Count a job given back."""
         self._released.add((job.queue, self._kind(job.kind), reason))
 
-    def given_back(self, job: Job, outcome: str, reason: str) -> None:
+    def given_back(self, job: Attempt, outcome: str, reason: str) -> None:
         """Count what release_jobs has answered for a job."""
         if outcome == "released":
             self.released(job, reason)
         else:
             outcome = "cancelled" if outcome == "cancel_requested" else outcome
-            self.ended(job, outcome, 0.0)
+            self.ended([job], outcome)
 
     def crashed(self, crashed: CrashCount, *, were_claimed: bool = True) -> None:
         """Count jobs that were taken from a dead worker.

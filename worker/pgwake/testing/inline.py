@@ -1,6 +1,7 @@
 """Runs due jobs one after the other in this process, by the worker's own runner."""
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
@@ -86,8 +87,8 @@ class _Recorder(Telemetry):
             )
         self.has_end.set()
 
-    def ended(self, end: End, outcome: str) -> None:
-        super().ended(end, outcome)
+    def ended(self, ends: Sequence[End], outcomes: Sequence[str]) -> None:
+        super().ended(ends, outcomes)
         self.has_end.set()
 
 

@@ -94,23 +94,25 @@ class ReadyJobs:
         for _ in range(min(len(self._idle), len(self.jobs))):
             self._wake_one()
 
-    async def take(self) -> Attempt | None:
-        """Wait for a job; None when it is closed. Release the slot after it."""
-        while True:
-            try:
-                job = self.jobs.popleft()
-            except IndexError:
-                if self._closed:
-                    return None
-                self.room.set()
-                waiter = asyncio.get_running_loop().create_future()
-                self._idle.append(waiter)
-                await waiter
-                continue
-            self.busy += 1
-            if len(self.jobs) <= self.low_water:
-                self.room.set()
-            return job
+    def take(self) -> Attempt | None:
+        """Take a job, if one is ready. Release the slot after it."""
+        try:
+            job = self.jobs.popleft()
+        except IndexError:
+            return None
+        self.busy += 1
+        if len(self.jobs) <= self.low_water:
+            self.room.set()
+        return job
+
+    async def next(self) -> Attempt | None:
+        """Wait for a job, and take it; None when it is closed."""
+        while (job := self.take()) is None and not self._closed:
+            self.room.set()
+            waiter = asyncio.get_running_loop().create_future()
+            self._idle.append(waiter)
+            await waiter
+        return job
 
     async def take_more(
         self, first: Attempt, size: int, seconds: float

@@ -190,7 +190,7 @@ class Job:
     @property
     def crash_count(self) -> int:
         """How often its process died or its lease ran out."""
-        return int(self.options.get("crash_count", 0))
+        return int(self.options.get("crash_count", 0)) if self._options else 0
 
     @property
     def queue_seconds(self) -> float:

@@ -3,14 +3,13 @@
 import asyncio
 import contextvars
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
 from pgwake import forks
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.registry import Handler
-from pgwake.jsontext import dumps_result
 from pgwake.processes.pool import Processes
 
 
@@ -31,14 +30,9 @@ class Calls:
         """Let go of the threads that still run."""
         self._is_closing = True
 
-    async def one(self, handler: Handler, job: Attempt) -> str | None:
-        """Call a handler with a job; what it returned as JSON text."""
-        arguments = handler.signature.bind(job.payload_text, job)
-        if handler.is_async:
-            value = await handler.function(**arguments)
-        else:
-            value = await self._in_thread(handler, arguments)
-        return dumps_result(value)
+    def one(self, handler: Handler, job: Attempt) -> Awaitable[Any]:
+        """Call a handler with a job; what it returns."""
+        return self._call(handler, handler.signature.bind(job.payload_text, job))
 
     async def apart(
         self, handler: Handler, job: Attempt, began: Callable[[Attempt, Handler], None]
@@ -46,11 +40,16 @@ class Calls:
         """Call a handler in a process; began is called when it begins."""
         return await self._processes.run(handler, job, began)
 
-    async def many(self, handler: Handler, arguments: Mapping[str, Any]) -> Any:
-        """Call a batch handler; what it returned."""
+    def many(self, handler: Handler, arguments: Mapping[str, Any]) -> Awaitable[Any]:
+        """Call a batch handler; what it returns."""
+        return self._call(handler, arguments)
+
+    def _call(self, handler: Handler, arguments: Mapping[str, Any]) -> Awaitable[Any]:
+        # No coroutine of ours around an async handler's: each costs every job time.
         if handler.is_async:
-            return await handler.function(**arguments)
-        return await self._in_thread(handler, arguments)
+            returned: Awaitable[Any] = handler.function(**arguments)
+            return returned
+        return self._in_thread(handler, arguments)
 
     async def _in_thread(self, handler: Handler, arguments: Mapping[str, Any]) -> Any:
         """Run a plain function; wait for its thread to the end, whatever happens.

@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from pgwake.jobs.attempt import Attempt, BatchStopper
 from pgwake.jobs.batch import Batch, ends_of
 from pgwake.jobs.job import Service
 from pgwake.jobs.registry import Handler, Registry
+from pgwake.jsontext import dumps_result
 from pgwake.observe import joblog
 from pgwake.tracing import tracing
 
@@ -100,9 +101,10 @@ class Runner:
         assert slot is not None  # noqa: S101, it is one
         rounds = 0
         at_once = max(1, MAX_AT_ONCE // ready_jobs.slots)
-        while (job := await ready_jobs.take()) is not None:
+        while (job := ready_jobs.take() or await ready_jobs.next()) is not None:
             try:
-                await self._run(job, slot, ready_jobs)
+                if (work := self._begin(job, slot, ready_jobs)) is not None:
+                    await work
             finally:
                 ready_jobs.release_slot()
             if slot.cancelling() and not self._is_closing:
@@ -114,9 +116,10 @@ class Runner:
             while self._finisher.is_full:
                 await asyncio.sleep(0.01)
 
-    async def _run(
+    def _begin(
         self, job: Attempt, slot: "asyncio.Task[None]", ready_jobs: ReadyJobs
-    ) -> None:
+    ) -> Awaitable[None] | None:
+        """Return the attempt, to be waited for; None if there is to be none."""
         handler = self._registry.get(job.kind)
         if job.should_stop:  # before it has begun
             self._verdicts.stopped(job)
@@ -124,15 +127,21 @@ class Runner:
             ready_jobs.note_unknown_kind(job.kind)
             self._finisher.release(job, "unknown_kind")
         elif handler.batch is not None:
-            await self._run_batch(job, handler, handler.batch, slot, ready_jobs)
+            return self._run_batch(job, handler, handler.batch, slot, ready_jobs)
         elif job.has_expired:
             # This process stood still meanwhile: it may be another's by now.
             self._finisher.release(job, "unstarted")
-        elif not tracing.is_loaded() or (run := self._start_run((job,))) is None:
-            await self._attempt(job, handler, slot)
+        elif tracing.is_loaded():
+            return self._attempt_traced(job, handler, slot)
         else:
-            with run:
-                await self._attempt(job, handler, slot)
+            return self._attempt(job, handler, slot)
+        return None
+
+    async def _attempt_traced(
+        self, job: Attempt, handler: Handler, slot: "asyncio.Task[None]"
+    ) -> None:
+        with self._start_run((job,)) or nullcontext():
+            await self._attempt(job, handler, slot)
 
     def _start_run(
         self, jobs: Sequence[Attempt], *, is_batch: bool = False
@@ -157,7 +166,7 @@ class Runner:
         end: BaseException | str | None
         try:
             if handler.location is None:
-                end = await self._calls.one(handler, job)
+                end = dumps_result(await self._calls.one(handler, job))
             else:
                 end = await self._calls.apart(handler, job, self._began)
         except BaseException as error:

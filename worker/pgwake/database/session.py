@@ -1,7 +1,9 @@
 """Sessions that come back: each loop has one of its own, never from a pool."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple, TypeVar
 
@@ -18,6 +20,7 @@ from pgwake.database.connection import (
 )
 from pgwake.errors import ConfigurationError
 from pgwake.heartbeat import Heartbeat
+from pgwake.sleep import pause
 
 T = TypeVar("T")
 
@@ -29,7 +32,29 @@ _AT_ONCE = ("40001", "40P01")  # serialization failure, deadlock
 # After a failover the others, idle meanwhile, may still have the old one: it would be
 # silent until their own time-out, or answer from before, should it come back.
 _lost_at: dict[str, float] = {}
+# By URL: the sessions, each of its loop, that wait for their server.
+_waiting: defaultdict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = (
+    defaultdict(set)
+)
 _GONE = ("08", "57P", "25006")  # connection, operator, read-only
+
+
+async def wait_out(dsn: str, seconds: float) -> None:
+    """Wait for a server, no longer than until another session has found it."""
+    found = asyncio.Event()
+    waiter = asyncio.get_running_loop(), found
+    _waiting[dsn].add(waiter)
+    try:
+        await pause(found, seconds)
+    finally:
+        _waiting[dsn].discard(waiter)
+
+
+def tell_found(dsn: str) -> None:
+    """Let those try again that wait for a server: one has just had its answer."""
+    for loop, found in list(_waiting[dsn]):
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(found.set)
 
 
 class Outage(NamedTuple):
@@ -47,8 +72,9 @@ class Session:
         name: The application_name.
         role: What it is for, in the log.
         timeout: Deadline of a connect and of a call, in seconds.
-        after: A session that has to be open before this one: where the server has no
-            room for both, a claim whose end can't be written helps nobody.
+        after: A session that has to be open before this one, and is opened by it: where
+            the server has no room for both, a claim whose end can't be written helps
+            nobody.
 
     Attributes:
         up_since: When its connection was opened, on the monotonic clock; None: it has
@@ -79,6 +105,7 @@ class Session:
         self._after = after
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
+        self._dialling = asyncio.Lock()
 
     async def call(
         self, query: Callable[[Connection], Awaitable[T]], *, is_first: bool = False
@@ -101,7 +128,8 @@ class Session:
         if heartbeat is not None:
             heartbeat.rest()
         async with self._turn:
-            if _lost_at.get(self.dsn, 0.0) > (self.answered_at or 0.0):
+            seen_at = max(self.answered_at or 0.0, self.up_since or 0.0)
+            if _lost_at.get(self.dsn, 0.0) > seen_at:
                 self.close()
             try:
                 while True:
@@ -109,7 +137,7 @@ class Session:
                         heartbeat.beat()
                     try:
                         async with asyncio.timeout(self.timeout):
-                            answer = await query(await self._connected())
+                            answer = await query(await self.connected())
                     except Exception as error:
                         refused = self._connection is None and not is_first
                         is_wrong = is_first and isinstance(error, ConfigurationError)
@@ -128,6 +156,8 @@ class Session:
                             log.info(
                                 "session recovered", role=self.role, failures=failures
                             )
+                        if (self.up_since or 0.0) > (self.answered_at or 0.0):
+                            tell_found(self.dsn)
                         self.answered_at = monotonic()
                         return answer
             finally:
@@ -138,15 +168,17 @@ class Session:
         if self._connection is None or self._connection.is_closed():
             await self.call(check_writable)
 
-    async def _connected(self) -> Connection:
-        if self._connection is not None and self._connection.is_closed():
-            self._connection = None
-        if self._connection is None:
-            if self._after is not None:
-                await self._after.open()
-            self._connection = await connect(self.dsn, self._name, self.timeout)
-            self.up_since = monotonic()
-        return self._connection
+    async def connected(self) -> Connection:
+        """Return the connection, opened if need be; for who comes after it, too."""
+        async with self._dialling:
+            if self._connection is not None and self._connection.is_closed():
+                self.close()
+            if self._connection is None:
+                if self._after is not None:
+                    await self._after.connected()
+                self._connection = await connect(self.dsn, self._name, self.timeout)
+                self.up_since = monotonic()
+            return self._connection
 
     async def _recover(self, error: Exception, failures: int) -> None:
         code = getattr(error, "sqlstate", None) or ""
@@ -166,7 +198,7 @@ class Session:
             error=describe(error),
             failures=failures,
         )
-        await asyncio.sleep(backoff(failures))
+        await wait_out(self.dsn, backoff(failures))
 
     def close(self) -> None:
         """Drop the connection at once: a polite close would wait for a dead server."""

@@ -18,6 +18,7 @@ from pgwake.database.connection import (
     describe,
 )
 from pgwake.database.pooler import PooledError, check_listening
+from pgwake.database.session import tell_found, wait_out
 from pgwake.database.statements.wake import (
     CANCEL_CHANNEL,
     CHANNEL,
@@ -120,7 +121,7 @@ class Listener:
             failures = 1 if monotonic() - started > 60 else failures + 1
             report = log.warning if failures == 1 else log.debug
             report("listener failed", error=problem)
-            await asyncio.sleep(backoff(failures))
+            await wait_out(self._dsn, backoff(failures))
 
     async def _listen(self) -> NoReturn:
         connection = await connect(self._dsn, self._name, self._timeout)
@@ -145,6 +146,7 @@ class Listener:
             await end_session(connection, self._before)
         self._before = await session_id(connection)
         self._show(is_up=True)
+        tell_found(self._dsn)
         for lock in self._notify_locks.values():
             lock.begun()
 

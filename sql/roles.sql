@@ -164,6 +164,7 @@ grant execute on function
   pgwake.set_progresses,
   pgwake.snooze_job,
   pgwake.sweep_expired_leases,
+  pgwake.take_upkeep,
   pgwake.unmute,
   pgwake.unpark
   to pgwake_worker;

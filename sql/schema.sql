@@ -15,6 +15,7 @@
 --          pgwake.rate_buckets    what is left of each queue's rate
 --          pgwake.schedules       recurring jobs, by cron or by an interval
 --          pgwake.workers         who works, for people to look at
+--          pgwake.upkeep_turns    which worker does the upkeep
 --          pgwake.counts          what happened when, and what rows came and went by it, appended by every statement
 --            count_sums           the same, folded by maintain('fold'); the view count_rows is both together
 --            count_leaves         rows in each leaf of the ring, for when it is truncated
@@ -287,6 +288,17 @@ create table if not exists pgwake.workers (
   constraint workers_pkey primary key (name),
   constraint workers_name_is_1_to_512_bytes check (octet_length(name) between 1 and 512)
 );
+
+-- Which worker does the upkeep: one row, of the last turn; see take_upkeep.
+create table if not exists pgwake.upkeep_turns (
+  id         bigint not null,
+  worker     text collate "C",      -- null: it has ended
+  at         timestamptz not null,
+  may_sweep  boolean not null,  -- its session has been up for long enough
+  done       jsonb not null,    -- when each step was last done, by whichever worker, in seconds since 1970
+
+  constraint upkeep_turns_pkey primary key (id)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- One row a statement that inserts, claims, ends or gives back, so that get_queue_stats counts no jobs. What a
 -- statement has nothing to say about is null, which takes no room. The sums of *_rows are the rows that there are.
@@ -746,6 +758,7 @@ comment on table pgwake.dependencies is 'Which live jobs others wait for.';
 comment on table pgwake.schedules is 'Recurring jobs; see schedule().';
 comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
 comment on table pgwake.workers is 'Who works, for people to look at; nothing rests on it.';
+comment on table pgwake.upkeep_turns is 'Which worker does the upkeep, and when each step was last done; one row.';
 comment on table pgwake.counts is 'What happened, a row a statement: behind get_queue_stats; see maintain(''fold'').';
 comment on table pgwake.count_folds is 'How far the last fold of counts came; one row.';
 comment on table pgwake.count_sums is 'Sums of what was folded, by queue and half minute.';

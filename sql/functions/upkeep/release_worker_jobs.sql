@@ -29,6 +29,7 @@ begin
     perform pgwake.raise_invalid(
       'no worker given', 'Name it as it stands in claimed_by of its running jobs.');
   end if;
+  perform pgwake.leave_upkeep(release_worker_jobs.worker);
   loop
     select j.queue into v_queue
     from pgwake.jobs_live as j

@@ -207,6 +207,10 @@ SIGNATURES = {
         "max_jobs integer -> TABLE(queue text, kind text, job_count bigint,"
         " failed_count bigint, cancelled_count bigint)"
     ),
+    "take_upkeep": (
+        "worker text, may_sweep boolean, done text[], OUT steps text[], OUT done_ago"
+        " jsonb -> record"
+    ),
     "unmute": "queue text -> void",
     "unpark": "queue text, muted boolean -> boolean",
     "unschedule": "name text -> boolean",

@@ -229,8 +229,6 @@ async def test_a_sample_that_hangs_holds_up_neither_a_scrape_nor_the_upkeep(
     database: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Without the steps that need what is locked below, such as fold.
-    monkeypatch.setattr("pgwake.engine.upkeep.STEPS", {"children": 0.1})
     monkeypatch.setattr("pgwake.engine.upkeep.SAMPLE_SECONDS", 0.1)
     monkeypatch.setattr("pgwake.observe.database.FRESH_SECONDS", 1)
     monkeypatch.setattr("pgwake.observe.sampler.DEADLINE", 0.3)
@@ -249,7 +247,12 @@ async def test_a_sample_that_hangs_holds_up_neither_a_scrape_nor_the_upkeep(
     async with embedded(database, quick(), http_port=port):
         await wait_for(is_shown)
         other = await connect()
-        await other.execute("begin; lock table pgwake.counts in access exclusive mode")
+        # Without the steps that need what is locked: fold, retention and recount.
+        await other.execute(
+            "begin; select pg_advisory_xact_lock(1885828971, n)"
+            " from unnest('{2, 3, 5}'::int[]) as n;"
+            " lock table pgwake.counts in access exclusive mode"
+        )
         before = (await page()).total(UPKEEP, step="children")
         await wait_for(is_gone)
         sampled = (await page()).total(UPKEEP, step="sample")

@@ -26,7 +26,8 @@ get_adoption get_metrics get_parent_results is_live lease_outcome list_failed li
 list_schedules list_workers maintain mute next_run_at next_suspect_run_at
 note_schedule_problem notify_lock_key open_writers park pass_duty peek_jobs
 raise_invalid release_jobs release_worker_jobs report_worker report_worker_slots
-retry_delay set_progress set_progresses snooze_job sweep_expired_leases unmute unpark
+retry_delay set_progress set_progresses snooze_job sweep_expired_leases take_upkeep
+unmute unpark
 """)
 ADMIN = WORKER | words("""
 adopt apply_retention cancel_job cancel_jobs force_complete_job force_fail_job
@@ -131,6 +132,7 @@ def declare(life: EveryCall) -> None:
     }
     life.call(worker, "report_worker", **report)
     life.call(worker, "report_worker_slots", slots=1, **report)
+    life.call(worker, "take_upkeep", worker="w1", may_sweep=True, done="{}")
     assert life.call(worker, "list_workers")[0][0] == "w1"
     assert len(life.call(worker, "list_kinds")) == 1
 

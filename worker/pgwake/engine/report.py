@@ -11,7 +11,12 @@ import structlog
 
 from pgwake.database.connection import Connection, describe
 from pgwake.database.session import Session
-from pgwake.database.statements.upkeep import forget_worker, report_worker
+from pgwake.database.statements.upkeep import (
+    Turn,
+    forget_worker,
+    report_and_take_upkeep,
+    take_upkeep,
+)
 from pgwake.version import __version__
 
 FORGET_SECONDS = 1.0
@@ -35,11 +40,26 @@ class WorkerReport:
     kinds: Sequence[str]
     slots: int
 
-    async def report(self, connection: Connection) -> None:
-        """Say that it is there."""
-        await report_worker(
+    async def take_upkeep(
+        self,
+        connection: Connection,
+        *,
+        may_sweep: bool,
+        done: Sequence[str],
+        is_report: bool,
+    ) -> Turn:
+        """Take a turn of the upkeep, if it is free; say first that the worker is there?
+
+        In one statement, so that a worker that only waits for its turn makes one
+        transaction of both.
+        """
+        if not is_report:
+            return await take_upkeep(connection, self.worker, may_sweep, done)
+        return await report_and_take_upkeep(
             connection,
             self.worker,
+            may_sweep,
+            done,
             host=socket.gethostname(),
             pid=os.getpid(),
             queues=self.queues,

@@ -1,4 +1,4 @@
-"""The share that each worker has in the upkeep, its report, and the statistics."""
+"""The upkeep of the database, in turns of one worker; reports, and statistics."""
 
 import asyncio
 import random
@@ -22,28 +22,29 @@ from pgwake.observe.sampler import SAMPLE_SECONDS, Sampler
 
 log = structlog.get_logger()
 
-# Seconds between the tries of each step. All workers try; whoever gets the step's lock
-# does it.
-STEPS = {
-    "sweep": 1.0,
-    "children": 1.0,
-    "fold": 5.0,
-    "retention": 60.0,
-    "analyze": 60.0,
-    "keys": 60.0,
-    "ids": 60.0,
-    "recount": 3600.0,
-}
+# What take_upkeep may ask for.
+STEPS = (
+    *("schedules", "sweep", "children", "fold", "retention"),
+    *("analyze", "keys", "ids", "recount"),
+)
+# Between turns of the one worker that has the upkeep. The others look whether it is
+# theirs: together about once a second, but each at least once in LOOK_SECONDS.
+TURN_SECONDS = 1.0
+LOOK_SECONDS = 10.0
+# After a step that was refused: longer than the upkeep stays with one who does not come
+# back, so that another worker tries.
+REFUSED_SECONDS = 5.0
 # What retention removes from a leaf at most in one step; there may be more then.
 RETENTION_ROWS = 5000
 BEHIND_SECONDS = 1.0
-SCHEDULE_SECONDS = 1.0
 MISFIT_SECONDS = 1.0
 REPORT_SECONDS = 10.0
 
 
 class Upkeep:
-    """Calls the steps of maintain, fires schedules, reports the worker, sets gauges.
+    """Does the upkeep while it is this worker's, reports the worker, and sets gauges.
+
+    The database says who has the upkeep and which steps are due: see take_upkeep.
 
     Args:
         session: A session of its own.
@@ -73,68 +74,94 @@ class Upkeep:
         self._worker_report = worker_report
         self._renewal_interval = renewal_interval
         self._scheduler = Scheduler(session, metrics)
-        self._is_behind = False
-        self._has_ticks = False
+        self._due: dict[str, float] = {}  # when each step is, on the monotonic clock
+        self._done: list[str] = []  # since the last turn
+        self._report_at = 0.0
         metrics.database_up.set(lambda: session.up_since is not None)
 
     async def run(self) -> None:
         """Do it for ever; nothing that the database answers ends it."""
+        # What each worker does itself; take_upkeep adds what is to be done for all. The
+        # first sample comes after the report, so that it shows the worker.
         now = monotonic()
-        every = {
-            "schedules": SCHEDULE_SECONDS,
-            "report": REPORT_SECONDS,
-            "sample": SAMPLE_SECONDS,  # after the report, so that it shows the worker
-            "diagnose": DIAGNOSE_SECONDS,
-            **STEPS,
-        }
-        due = {step: now + random.uniform(0, every[step]) for step in every}  # noqa: S311
-        due["report"] = due["sample"] = now
-        for step in every:
+        diagnose_at = now + random.uniform(0, DIAGNOSE_SECONDS)  # noqa: S311
+        self._due = {"turn": now, "sample": now, "diagnose": diagnose_at}
+        for step in ("report", "sample", "diagnose", *STEPS):
             self._metrics.upkeep_succeeded.note((step,))
         self.heartbeat.start()
         while True:
             self.heartbeat.beat()
-            step = min(due, key=lambda name: due[name])
-            await asyncio.sleep(max(due[step] - monotonic(), 0))
+            step = min(self._due, key=lambda name: self._due[name])
+            await asyncio.sleep(max(self._due[step] - monotonic(), 0))
             if self._health.misfit is not None:
                 await asyncio.sleep(MISFIT_SECONDS)
                 continue
             try:
-                if await self._do(step):
-                    self._metrics.upkeep_succeeded.note((step,))
+                wait = await self._do(step)
             except asyncpg.PostgresError as error:
                 log.error("upkeep refused", step=step, error=describe(error))
-            wait = every[step]
-            if step == "sample":
-                wait = max(wait, self._sampler.seconds)
-            elif step == "diagnose":
-                wait = max(wait, self._metrics.findings.seconds)
-            elif step == "schedules" and self._has_ticks:
-                wait = 0.0  # but whatever else is due comes before
-            elif step == "retention" and self._is_behind:
-                self._is_behind = False  # unless the next one says so again
-                wait = BEHIND_SECONDS
-            due[step] = monotonic() + wait * random.uniform(0.9, 1.1)  # noqa: S311
+                wait = REFUSED_SECONDS
+                if step in STEPS:
+                    self._put("turn", wait)
+                    wait = None
+            if wait is None:
+                self._due.pop(step, None)
+            else:
+                self._put(step, wait)
 
-    async def _do(self, step: str) -> bool:
-        """Do a step; whether it has been done, and not left to somebody else."""
-        if step == "report":
-            await self._session.call(self._worker_report.report)
-        elif step == "sample":
-            return await self._session.call(self._sampler.sample)
-        elif step == "diagnose":
-            return await self._session.call(
-                lambda connection: self._metrics.findings.look(
-                    connection, self._sampler.worker_count
-                )
+    def _put(self, step: str, seconds: float) -> None:
+        self._due[step] = monotonic() + seconds * random.uniform(0.9, 1.1)  # noqa: S311
+
+    async def _do(self, step: str) -> float | None:
+        """Do a step; seconds until it is due again, None: when a turn says so."""
+        if step == "turn":
+            return await self._take_turn()
+        if step == "sample":
+            if await self._session.call(self._sampler.sample):
+                self._metrics.upkeep_succeeded.note((step,))
+            return max(SAMPLE_SECONDS, self._sampler.seconds)
+        if step == "diagnose":
+            findings, workers = self._metrics.findings, self._sampler.worker_count
+            if await self._session.call(lambda c: findings.look(c, workers)):
+                self._metrics.upkeep_succeeded.note((step,))
+            return max(DIAGNOSE_SECONDS, findings.seconds)
+        if step == "schedules":
+            has_more = await self._scheduler.fire_due()
+            self._note_done(step)
+            return 0.0 if has_more else None  # but whatever else is due comes before
+        return await self._maintain(step)
+
+    async def _take_turn(self) -> float:
+        """Report, and hear what is to be done now; seconds until the next turn."""
+        is_report = monotonic() >= self._report_at
+        turn = await self._session.call(
+            lambda connection: self._worker_report.take_upkeep(
+                connection,
+                may_sweep=self._may_sweep(),
+                done=self._done,
+                is_report=is_report,
             )
-        elif step == "schedules":
-            self._has_ticks = await self._scheduler.fire_due()
-        else:
-            return await self._maintain(step)
-        return True
+        )
+        if is_report:
+            self._report_at = monotonic() + 0.9 * REPORT_SECONDS
+            self._metrics.upkeep_succeeded.note(("report",))
+        self._done = []
+        for step, seconds in turn.done_ago.items():
+            self._metrics.upkeep_succeeded.note((step,), seconds)
+        if not turn.steps:  # they are another worker's
+            for step in STEPS:
+                self._due.pop(step, None)
+            return min(self._sampler.worker_count * TURN_SECONDS, LOOK_SECONDS)
+        now = monotonic()
+        for step in turn.steps:
+            self._due.setdefault(step, now)
+        return TURN_SECONDS
 
-    async def _maintain(self, step: str) -> bool:
+    def _note_done(self, step: str) -> None:
+        self._done.append(step)
+        self._metrics.upkeep_succeeded.note((step,))
+
+    async def _maintain(self, step: str) -> float | None:
         async def once(connection: Connection) -> dict[str, Any]:
             # Looked at here, since a repetition may be on a new session.
             if step == "sweep" and not self._may_sweep():
@@ -142,8 +169,8 @@ class Upkeep:
             return await maintain(connection, step)
 
         done = await self._session.call(once)
-        if step == "retention":
-            self._is_behind = done.get(step, 0) >= RETENTION_ROWS
+        if step in done:
+            self._note_done(step)
         for crashed in starmap(CrashCount, done.get("crashed", ())):
             log.warning(
                 "leases ran out",
@@ -152,7 +179,8 @@ class Upkeep:
                 jobs=crashed.jobs,
             )
             self._metrics.crashed(crashed)
-        return step in done
+        is_behind = step == "retention" and done.get(step, 0) >= RETENTION_ROWS
+        return BEHIND_SECONDS if is_behind else None
 
     def _may_sweep(self) -> bool:
         up_since = self._session.up_since

@@ -10,7 +10,11 @@ import structlog
 from pgwake.database.connection import Connection, describe
 from pgwake.database.install import schema_problem
 from pgwake.database.session import Session
-from pgwake.database.statements.install import Adoption, get_adoption, installed_schema
+from pgwake.database.statements.install import (
+    Adoption,
+    get_adoption,
+    schema_and_adoption,
+)
 from pgwake.errors import ROLES_HINT, ConfigurationError
 from pgwake.observe.health import Health
 from pgwake.sleep import pause
@@ -94,9 +98,10 @@ class DatabaseFit:
 
     async def _problem(self, connection: Connection) -> str | None:
         try:
-            if problem := schema_problem(await installed_schema(connection)):
+            schema, adoption = await schema_and_adoption(connection)
+            if problem := schema_problem(schema):
                 return problem
-            adoption = await get_adoption(connection)
+            adoption = adoption or await get_adoption(connection)
         except asyncpg.InsufficientPrivilegeError as error:
             return f"{error.message}. {ROLES_HINT}"
         return adoption_problem(adoption, self._environment)

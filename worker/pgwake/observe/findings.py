@@ -12,16 +12,16 @@ from pgwake.database.connection import Connection
 from pgwake.database.statements.doctor import count_findings
 
 DIAGNOSE_SECONDS = 60.0
-MAX_DIAGNOSE_SECONDS = 120.0
-FRESH_SECONDS = 300.0  # after which what was found is not shown any more
-MAX_SHARE = 0.01  # of one of the server's cores, that all workers together may take
+MAX_DIAGNOSE_SECONDS = 600.0
+FRESH_SECONDS = 900.0  # after which what was found is not shown any more
+MAX_SHARE = 0.002  # of one of the server's cores, that all workers together may take
 DEADLINE = 2.0  # seconds that the server may take
 
 log = structlog.get_logger()
 
 
 class FindingMetrics(Collector):
-    """Asks how much is wrong, and shows it for five minutes. Any thread may collect.
+    """Asks how much is wrong, and shows it for 15 minutes. Any thread may collect.
 
     Attributes:
         seconds: How long to wait until the next look, at least: the more workers there

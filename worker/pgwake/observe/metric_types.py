@@ -87,9 +87,12 @@ class Instants(Collector):
         self._values: dict[tuple[str, ...], float] = {}
         registry.register(self)
 
-    def note(self, labels: tuple[str, ...]) -> None:
-        """Note that it happens now."""
-        self._values[labels] = time()
+    def note(self, labels: tuple[str, ...], seconds_ago: float = 0.0) -> None:
+        """Note that it happens now, or did so many seconds ago if not since."""
+        at = time() - seconds_ago
+        if seconds_ago:
+            at = max(at, self._values.get(labels, at))
+        self._values[labels] = at
 
     def describe(self) -> Iterable[Metric]:
         """Return the family without its samples."""

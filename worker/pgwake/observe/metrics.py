@@ -99,8 +99,9 @@ class Metrics:
         )
         self.upkeep_succeeded = self._instants(
             "upkeep_succeeded_timestamp_seconds",
-            "When this process last did a step of the upkeep; before the first time,"
-            " when it started. All processes try, one of them does it.",
+            "When a step of the upkeep was last done: sample, diagnose and report by"
+            " this process, the others by any process of the database, as far as this"
+            " one knows; before the first time, when it started.",
             ("step",),
         )
         self.database_up = self._gauge(

@@ -46,6 +46,7 @@ class Sampler:
             return False
         self.history.add(datetime.now(UTC), self._metrics.show(database, queues))
         self.worker_count = database["worker_count"]
-        wait: float = database["seconds"] * self.worker_count / MAX_SHARE
+        # All together sample once a second at most.
+        wait: float = max(database["seconds"] / MAX_SHARE, 1.0) * self.worker_count
         self.seconds = min(wait, MAX_SAMPLE_SECONDS)
         return True

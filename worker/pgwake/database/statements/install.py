@@ -26,6 +26,11 @@ _GET_ADOPTION = """
 select a.identity, a.present_identity, a.is_copy, a.environment
 from pgwake.get_adoption() as a
 """
+_SCHEMA_AND_ADOPTION = """
+select v.version, v.serves_from,
+  a.identity, a.present_identity, a.is_copy, a.environment
+from pgwake.schema_version as v cross join pgwake.get_adoption() as a
+"""
 _ADOPT = "select pgwake.adopt($1, $2)"
 
 
@@ -91,6 +96,24 @@ async def get_adoption(connection: Connection) -> Adoption:
     row = await connection.fetchrow(_GET_ADOPTION)
     assert row is not None  # noqa: S101, the function always answers with one row
     return Adoption(*row)
+
+
+async def schema_and_adoption(
+    connection: Connection,
+) -> tuple[Schema | None, Adoption | None]:
+    """Return both at once; None where there is none, or none that can be asked."""
+    try:
+        row = await connection.fetchrow(_SCHEMA_AND_ADOPTION)
+    except (
+        asyncpg.UndefinedTableError,
+        asyncpg.InvalidSchemaNameError,
+        asyncpg.UndefinedFunctionError,
+    ):
+        return await installed_schema(connection), None
+    if row is None:
+        return None, None
+    version, serves_from, *adoption = row
+    return Schema(version, serves_from), Adoption(*adoption)
 
 
 async def adopt(

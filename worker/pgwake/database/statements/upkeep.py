@@ -1,7 +1,7 @@
 """The SQL of the upkeep, and of what workers say of themselves."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pgwake.database.statements import Connection
@@ -9,7 +9,14 @@ from pgwake.database.statements import Connection
 _RELEASE_WORKER_JOBS = "select * from pgwake.release_worker_jobs($1)"
 _MAINTAIN = "select pgwake.maintain($1)"
 _DECLARE_KINDS = "select pgwake.declare_kinds($1::text::jsonb, $2, $3)"
-_REPORT_WORKER = "select pgwake.report_worker_slots($1, $2, $3, $4, $5, $6, $7)"
+_TAKE_UPKEEP = """
+select t.steps, t.done_ago::text from pgwake.take_upkeep($1, $2, $3) as t
+"""
+_REPORT_AND_TAKE_UPKEEP = """
+select t.steps, t.done_ago::text
+from pgwake.report_worker_slots($1, $4, $5, $6, $7, $8, $9)
+cross join pgwake.take_upkeep($1, $2, $3) as t
+"""
 _FORGET_WORKER = "select pgwake.forget_worker($1)"
 _SESSION_COUNT = """
 select count(*) from pg_stat_activity as a
@@ -67,9 +74,30 @@ async def declare_kinds(
     await connection.fetchval(_DECLARE_KINDS, kinds, version, worker)
 
 
-async def report_worker(
+class Turn(NamedTuple):
+    """What take_upkeep answers.
+
+    Attributes:
+        steps: What the worker is to do now; none: another worker does the upkeep.
+        done_ago: How many seconds ago each step was last done, by whichever worker.
+    """
+
+    steps: Sequence[str]
+    done_ago: Mapping[str, float]
+
+
+async def take_upkeep(
+    connection: Connection, worker: str, may_sweep: bool, done: Sequence[str]
+) -> Turn:
+    """Take a turn of the upkeep, if no other worker has it."""
+    return _turn(await connection.fetchrow(_TAKE_UPKEEP, worker, may_sweep, done))
+
+
+async def report_and_take_upkeep(
     connection: Connection,
     worker: str,
+    may_sweep: bool,
+    done: Sequence[str],
     *,
     host: str,
     pid: int,
@@ -77,11 +105,18 @@ async def report_worker(
     kinds: Sequence[str],
     slots: int,
     version: str,
-) -> None:
-    """Say that a worker is there."""
-    await connection.fetchval(
-        _REPORT_WORKER, worker, host, pid, queues, kinds, slots, version
+) -> Turn:
+    """Say that a worker is there, and take a turn as take_upkeep does."""
+    report = (host, pid, queues, kinds, slots, version)
+    return _turn(
+        await connection.fetchrow(
+            _REPORT_AND_TAKE_UPKEEP, worker, may_sweep, done, *report
+        )
     )
+
+
+def _turn(row: Any) -> Turn:
+    return Turn(row["steps"], json.loads(row["done_ago"]))
 
 
 async def forget_worker(connection: Connection, worker: str) -> None:

@@ -34,7 +34,9 @@ from pgwake.sleep import pause
 
 log = structlog.get_logger()
 
-PING_SECONDS = 5.0
+# Longer than the usual poll, since each poll of a queue that another process is on duty
+# for is a statement here, too.
+PING_SECONDS = 6.0
 POOLED_SECONDS = 300.0  # until it tries again whether LISTEN works meanwhile
 _POOLED = {
     "cause": "a transaction pooler stands before the database, so only the poll finds"

@@ -5,7 +5,7 @@
 -- Steps from key to key, at most max_keys a call; the next call of the session goes on
 -- where this one has stopped (the setting pgwake.keys_at). Returns how many rechecks it
 -- wrote. Rides jobs_key_idx and rechecks_due_idx.
-create or replace function pgwake.flag_missed_keys(max_keys int default 10000)
+create or replace function pgwake.flag_missed_keys(max_keys int default 2000)
 returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -15,49 +15,59 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
-  v_from jsonb := coalesce(nullif(current_setting('pgwake.keys_at', true), ''), '["", ""]');
-  v_queue text := v_from ->> 0;
-  v_key text := v_from ->> 1;
-  v_rechecked text[];  -- keys of the queue that have a recheck
-  v_last_queue text;
-  v_count int := 0;
+  v_from constant jsonb := coalesce(nullif(current_setting('pgwake.keys_at', true), ''), '["", ""]');
+  v_at jsonb;
+  v_queues text[];
+  v_count int;
 begin
-  for v_n in 1..flag_missed_keys.max_keys loop
-    select j.queue, j.concurrency_key into v_queue, v_key
-    from pgwake.jobs_live as j
-    where j.status = 'waiting' and j.concurrency_key is not null and j.has_parents_left is not true
-      and (j.queue, j.concurrency_key) > (v_queue, v_key)
-    order by j.queue, j.concurrency_key
-    limit 1;
-    exit when not found;
-    if v_queue is distinct from v_last_queue then
-      v_last_queue := v_queue;
-      v_rechecked := array(
-        select distinct r.key from pgwake.rechecks as r where r.queue = v_queue and r.at <= pgwake.now()
-        order by r.key);
-    end if;
-    continue when v_key = any (v_rechecked);
-
+  with recursive keys as (
+    select (v_from ->> 0) collate "C" as queue, (v_from ->> 1) collate "C" as key, 0 as place
+    union all
+    select n.queue, n.key, k.place + 1
+    from keys as k
+    cross join lateral (
+      select j.queue, j.concurrency_key::text as key
+      from pgwake.jobs_live as j
+      where j.concurrency_key is not null and j.has_parents_left is not true
+        and (j.queue, j.concurrency_key) > (k.queue, k.key)
+      order by j.queue, j.concurrency_key
+      limit 1
+    ) as n
+    where k.place < flag_missed_keys.max_keys
+  ),
+  unflagged as materialized (  -- first, since to look for a due job may take long
+    select k.queue, k.key
+    from keys as k
+    where k.place > 0 and (k.queue, k.key) not in (
+      select r.queue, r.key
+      from pgwake.rechecks as r
+      where r.queue in (select o.queue from keys as o) and r.at <= pgwake.now() and r.key is not null)
+  ),
+  flagged as (
     insert into pgwake.rechecks (queue, at, key)
-    select v_queue, pgwake.now(), v_key
-    where exists (
-      select from pgwake.jobs_live as j
-      where j.queue = v_queue and j.status = 'waiting' and j.concurrency_key = v_key
-        and j.has_parents_left is not true and j.run_at <= pgwake.now()
-    ) and (
+    select u.queue, pgwake.now(), u.key
+    from unflagged as u
+    where (
       select count(*) from pgwake.jobs_live as j
-      where j.queue = v_queue and j.status in ('pending', 'running') and j.concurrency_key = v_key
+      where j.queue = u.queue and j.status in ('pending', 'running') and j.concurrency_key = u.key
         and j.has_parents_left is not true
     ) < coalesce(
-      (select c.max_running from pgwake.concurrency_limits as c where c.queue = v_queue and c.key = v_key),
-      (select q.key_limit from pgwake.queues as q where q.name = v_queue), 1);
-    if found then
-      v_count := v_count + 1;
-      perform pgwake.wake(v_queue);
-    end if;
-  end loop;
-  perform set_config(
-    'pgwake.keys_at', case when v_queue is null then '' else jsonb_build_array(v_queue, v_key)::text end, false);
+      (select c.max_running from pgwake.concurrency_limits as c where c.queue = u.queue and c.key = u.key),
+      (select q.key_limit from pgwake.queues as q where q.name = u.queue), 1
+    ) and exists (
+      select from pgwake.jobs_live as j
+      where j.queue = u.queue and j.status = 'waiting' and j.concurrency_key = u.key
+        and j.has_parents_left is not true and j.run_at <= pgwake.now()
+    )
+    returning queue
+  )
+  select
+    (select jsonb_build_array(k.queue, k.key) from keys as k where k.place = flag_missed_keys.max_keys),
+    array(select distinct f.queue from flagged as f order by f.queue),
+    (select count(*) from flagged)
+  into v_at, v_queues, v_count;
+  perform pgwake.wake(q.queue) from unnest(v_queues) as q(queue);
+  perform set_config('pgwake.keys_at', coalesce(v_at::text, ''), false);
   return v_count;
 end
 $$;

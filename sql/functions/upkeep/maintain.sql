@@ -1,8 +1,8 @@
 -- One step of the upkeep: sweep, fold, retention, analyze, recount, keys, children or
 -- ids; without a step, sweep and fold.
 --
--- Workers call sweep and children each second, fold each five, recount each hour and the
--- others each minute, one worker for all: see take_upkeep. Where there is no worker,
+-- Workers call sweep and children each second, fold each five, keys each ten, recount each
+-- hour and the others each minute, one worker for all: see take_upkeep. Where there is no worker,
 -- cron or psql may. Each step has an advisory lock of its own, for the transaction:
 -- whoever comes second skips it. Call each step in its own transaction.
 --

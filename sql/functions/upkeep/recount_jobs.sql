@@ -15,8 +15,14 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 declare
-  v_finished_bytes bigint := (
-    select sum(pg_relation_size(t.relid)) from pg_partition_tree('pgwake.jobs_finished') as t);
+  -- Asked once: in the statement the sizes, which are volatile, would be asked for with each row.
+  v_counts_live constant boolean :=
+    (pg_relation_size('pgwake.jobs_live') <= recount_jobs.max_bytes) is not false;
+  v_counts_failed constant boolean :=
+    (pg_relation_size('pgwake.jobs_failed') <= recount_jobs.max_bytes) is not false;
+  v_counts_finished constant boolean := (
+    select (sum(pg_relation_size(t.relid)) <= recount_jobs.max_bytes) is not false
+    from pg_partition_tree('pgwake.jobs_finished') as t);
   v_count int;
 begin
   with counted as (
@@ -25,37 +31,37 @@ begin
       count(*) filter (where j.status = 'running') as running,
       0 as failed, 0 as completed, 0 as cancelled
     from pgwake.jobs_live as j
-    where (pg_relation_size('pgwake.jobs_live') <= recount_jobs.max_bytes) is not false
+    where v_counts_live
     group by j.queue
     union all
     select r.queue, null, -sum(r.live_rows), -sum(r.waiting_rows), -sum(r.running_rows), 0, 0, 0
     from pgwake.count_rows as r
-    where (pg_relation_size('pgwake.jobs_live') <= recount_jobs.max_bytes) is not false
+    where v_counts_live
     group by r.queue
     union all
     select j.queue, null, 0, 0, 0, count(*), 0, 0
     from pgwake.jobs_failed as j
-    where (pg_relation_size('pgwake.jobs_failed') <= recount_jobs.max_bytes) is not false
+    where v_counts_failed
     group by j.queue
     union all
     select r.queue, null, 0, 0, 0, -sum(r.failed_rows), 0, 0
     from pgwake.count_rows as r
-    where (pg_relation_size('pgwake.jobs_failed') <= recount_jobs.max_bytes) is not false
+    where v_counts_failed
     group by r.queue
     union all
     select j.queue, j.finished_slot, 0, 0, 0, 0,
       count(*) filter (where j.status = 'completed'), count(*) filter (where j.status = 'cancelled')
     from pgwake.jobs_finished as j
-    where (v_finished_bytes <= recount_jobs.max_bytes) is not false
+    where v_counts_finished
     group by j.queue, j.finished_slot
     union all
     select l.queue, l.finished_slot, 0, 0, 0, 0, -l.completed_rows, -l.cancelled_rows
     from pgwake.count_leaves as l
-    where (v_finished_bytes <= recount_jobs.max_bytes) is not false
+    where v_counts_finished
     union all
     select r.queue, r.finished_slot, 0, 0, 0, 0, -r.completed_rows, -r.cancelled_rows
     from pgwake.count_rows as r
-    where r.finished_slot is not null and (v_finished_bytes <= recount_jobs.max_bytes) is not false
+    where r.finished_slot is not null and v_counts_finished
   ),
   wrong as (
     select c.queue, c.finished_slot, nullif(sum(c.live), 0) as live, nullif(sum(c.waiting), 0) as waiting,

@@ -60,8 +60,8 @@ begin
       steps := array(
         select s.step
         from (
-          values (1, 'schedules', 0), (2, 'sweep', 0), (3, 'children', 0), (4, 'fold', 5), (5, 'retention', 60),
-            (6, 'analyze', 60), (7, 'keys', 60), (8, 'ids', 60), (9, 'recount', 3600)
+          values (1, 'schedules', 0), (2, 'sweep', 0), (3, 'children', 0), (4, 'fold', 5), (5, 'keys', 10),
+            (6, 'retention', 60), (7, 'analyze', 60), (8, 'ids', 60), (9, 'recount', 3600)
         ) as s(place, step, seconds)
         where s.seconds = 0
           or (v_last.worker is distinct from take_upkeep.worker and s.step <> 'recount')

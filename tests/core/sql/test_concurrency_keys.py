@@ -27,6 +27,7 @@ from support.sql.helpers import (
     status,
     sweep,
 )
+from support.sql.plans import buffers
 
 REPLACE = {"kind": "k", "unique_key": "u", "on_conflict": "replace"}
 
@@ -477,6 +478,23 @@ async def test_jobs_that_came_without_triggers_are_admitted_after_upkeep(
     assert await call(db, "maintain", step="keys") == {"keys": 0}
     assert len(await claimed_ids(db)) == 3
     assert await call(db, "maintain", step="keys") == {"keys": 0}
+
+
+async def test_the_upkeep_sees_so_many_keys_a_call_whatever_their_jobs_do(
+    db: Connection, connect: Connect, admin_url: str
+) -> None:
+    """Keys whose jobs are all pending count too: else one call would read them all."""
+    admin = await connect(admin_url)
+    await admin.execute("set session_replication_role = replica")
+    await admin.execute(
+        "insert into pgwake.jobs_live (kind, status, concurrency_key)"
+        " select 'noop', case n when 2000 then 'waiting' else 'pending' end, n"
+        " from generate_series(1000, 2000) as n"
+    )
+    assert await buffers(db, "flag_missed_keys", max_keys=100) < 1500
+    counts = [await call(db, "flag_missed_keys", max_keys=200) for _ in range(6)]
+    assert counts == [0, 0, 0, 0, 0, 1]
+    assert await call(db, "flag_missed_keys") == 0  # it has its recheck
 
 
 async def test_a_cursor_passes_no_recheck_over_that_a_full_claim_has_left(

@@ -14,6 +14,7 @@ from support.sql.helpers import (
     set_clock,
     status,
 )
+from support.sql.plans import buffers
 
 pytestmark = pytest.mark.own_database  # nothing of other tests to analyze
 
@@ -111,3 +112,13 @@ async def test_the_lock_of_a_step_is_the_one_that_is_documented(
 async def test_an_unknown_step_is_refused(db: Connection, step: str) -> None:
     with refused("PW003"):
         await maintain(db, step)
+
+
+async def test_a_recount_of_tables_that_are_too_large_reads_none_of_their_rows(
+    db: Connection,
+) -> None:
+    await insert_many(db, 3000)
+    small = await buffers(db, "recount_jobs", max_bytes=0)
+    await insert_many(db, 3000)
+    assert await buffers(db, "recount_jobs", max_bytes=0) < small + 20
+    assert await buffers(db, "recount_jobs") > small + 50

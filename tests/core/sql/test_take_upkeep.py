@@ -9,9 +9,9 @@ from support.sql.helpers import call, refused, rows, set_clock
 from support.sql.plans import buffers
 
 EACH_TURN = ["schedules", "sweep", "children"]
-EACH_MINUTE = ["retention", "analyze", "keys", "ids"]
+EACH_MINUTE = ["retention", "analyze", "ids"]
 W1 = {"worker": "w1", "may_sweep": True, "done": []}
-ALL = [*EACH_TURN, "fold", *EACH_MINUTE, "recount"]
+ALL = [*EACH_TURN, "fold", "keys", *EACH_MINUTE, "recount"]
 
 
 async def take(
@@ -54,6 +54,7 @@ async def test_each_step_comes_as_often_as_it_should(db: Connection) -> None:
 
     assert {turn["step"]: turn["count"] for turn in turns} == {
         **dict.fromkeys([*EACH_TURN, "fold"], 1440),
+        "keys": 720,
         **dict.fromkeys(EACH_MINUTE, 120),
         "recount": 2,
     }

@@ -24,8 +24,8 @@ log = structlog.get_logger()
 
 # What take_upkeep may ask for.
 STEPS = (
-    *("schedules", "sweep", "children", "fold", "retention"),
-    *("analyze", "keys", "ids", "recount"),
+    *("schedules", "sweep", "children", "fold", "keys"),
+    *("retention", "analyze", "ids", "recount"),
 )
 # Between turns of the one worker that has the upkeep. The others look whether it is
 # theirs: together about once a second, but each at least once in LOOK_SECONDS.

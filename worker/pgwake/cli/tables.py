@@ -1,12 +1,14 @@
 """Tables for people: as wide as the terminal, and on one far too narrow, lines."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -56,7 +58,7 @@ class FittingTable:
         width = options.max_width
         names = list(self._cells)
         if self._width(names) <= width:
-            yield self._table(names)
+            yield from self._lines(names)
             return
         # Others go before it is cut to less than is easily read.
         steps = [(name, GOOD_CUT) for name in (None, *self._spare)]
@@ -64,7 +66,7 @@ class FittingTable:
             names = [name for name in names if name != spare]
             room = width - self._width(names, least)
             if room >= 0:
-                yield self._table(names, least + room)
+                yield from self._lines(names, least + room)
                 return
         if self._width(names) <= 1.5 * width:
             yield self._table(names)
@@ -84,16 +86,34 @@ class FittingTable:
         ]
         return sum(widths) + GAP * (len(widths) - 1)
 
-    def _table(self, names: Sequence[str], room: int | None = None) -> Table:
+    def _lines(
+        self, names: Sequence[str], room: int | None = None
+    ) -> Iterator[Segment]:
+        """Each row in one line. Rich's own table takes 3 ms a row of ten columns."""
+        columns = []
+        for name in names:
+            cells, width = [name, *self._cells[name]], self._widths[name]
+            if room is not None and name == self._cut and width > room:
+                width = room
+                cells = [
+                    c if cell_len(c) <= room else set_cell_size(c, room - 1) + ELLIPSIS
+                    for c in cells
+                ]
+            gaps = [" " * (width - cell_len(c)) for c in cells]
+            pairs = zip(cells, gaps, strict=True)
+            is_right = name in self._right
+            columns.append([g + c if is_right else c + g for c, g in pairs])
+        header, *lines = map((" " * GAP).join, zip(*columns, strict=True))
+        yield from (Segment(header, Style(bold=True)), Segment.line())
+        for line in lines:
+            yield from (Segment(line), Segment.line())
+
+    def _table(self, names: Sequence[str]) -> Table:
         table = Table(box=None, header_style="bold", pad_edge=False)
         for name in names:
-            is_cut = room is not None and name == self._cut
+            is_right = name in self._right
             table.add_column(
-                name,
-                justify="right" if name in self._right else "left",
-                overflow="ellipsis" if is_cut else "fold",
-                no_wrap=is_cut,
-                max_width=room if is_cut else None,
+                name, justify="right" if is_right else "left", overflow="fold"
             )
         for row in zip(*(self._cells[name] for name in names), strict=True):
             table.add_row(*map(Text, row))

@@ -4,12 +4,15 @@ from io import StringIO
 
 from rich.console import Console
 
-from pgwake.cli.tables import FittingTable
+from pgwake.cli.tables import FittingTable, Row
 
-ROWS = [{"name": "a", "count": 5}, {"name": "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 30}]
+ROWS: list[Row] = [
+    {"name": "a", "count": 5},
+    {"name": "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 30},
+]
 
 
-def drawn(rows: list[dict[str, object]], width: int) -> list[str]:
+def drawn(rows: list[Row], width: int) -> list[str]:
     console = Console(file=StringIO(), width=width)
     console.print(FittingTable(rows, right=["count"], spare=["count"], cut="name"))
     assert isinstance(console.file, StringIO)
@@ -17,7 +20,7 @@ def drawn(rows: list[dict[str, object]], width: int) -> list[str]:
 
 
 def test_columns_stand_below_their_headers_also_where_characters_are_wide() -> None:
-    rows = [{"count": None, **row} for row in ROWS]
+    rows: list[Row] = [{"count": None, **row} for row in ROWS]
     wide = "\N{CJK UNIFIED IDEOGRAPH-4E2D}"
     assert drawn(rows, 80) == [
         "count  name" + " " * 56,
@@ -31,6 +34,6 @@ def test_columns_stand_below_their_headers_also_where_characters_are_wide() -> N
 
 def test_a_long_table_is_drawn_a_line_at_a_time() -> None:
     """Rich's own tables took half a minute for 10,000 queues."""
-    rows: list[dict[str, object]] = [{f"c{n}": n for n in range(10)}] * 10_000
+    rows: list[Row] = [{f"c{n}": n for n in range(10)}] * 10_000
     console = Console(file=StringIO(), width=80)
     assert len(list(console.render(FittingTable(rows)))) == 2 * 10_001

@@ -26,7 +26,7 @@ SMALL: dict[str, dict[str, int]] = {
     "stats": {"most": 10_000, "calls": 2},
     "metrics": {"jobs": 1000, "workers": 2, "seconds": 1},
     "parts": {"rounds": 20, "repeats": 1},
-    "limits": {"jobs": 300, "repeats": 1},
+    "scale": {"jobs": 40, "serial_jobs": 8, "repeats": 1},
     "storage": {"jobs": 2000, "every": 1000, "payload_bytes": 64},
 }
 ONLY = {
@@ -36,7 +36,7 @@ ONLY = {
     "inserts": "2",
     "metrics": "1,000",
     "parts": "one",
-    "limits": "1,000 keys",
+    "scale": "chain",
 }
 SHOWN = {
     "drain": (2, {"jobs_per_second", "worker_cpu_us", "server_cpu_us", "wal_bytes"}),
@@ -49,7 +49,7 @@ SHOWN = {
     "stats": (2, {"p50_ms", "buffers", "pending_count"}),
     "metrics": (1, {"server_percent", "sample_ms", "scrape_ms"}),
     "parts": (4, {"insert_us", "claim_us", "complete_us"}),
-    "limits": (2, {"jobs_per_second", "server_cpu_us"}),
+    "scale": (1, {"jobs_per_second", "server_cpu_us", "exponent"}),
     "storage": (2, {"jobs_per_second", "wal_bytes_a_job", "jobs_finished_mb"}),
 }
 

@@ -22,10 +22,10 @@ from . import (
     delayed,
     drain,
     inserts,
-    limits,
     metrics,
     parts,
     report,
+    scale,
     snapshot,
     stats,
     steady,
@@ -38,7 +38,7 @@ MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(drain, wakeup, steady, snapshot, inserts, delayed),
-        *(claims, stats, metrics, limits, parts, storage),
+        *(claims, stats, metrics, scale, parts, storage),
     )
 }
 # Fifty worker processes have five sessions each.

@@ -60,12 +60,20 @@ class Contender:
             yield url, connection
 
     async def fill(
-        self, connection: Connection, jobs: int, payload: str = "{}", keys: int = 0
+        self,
+        connection: Connection,
+        jobs: int,
+        payload: str = "{}",
+        keys: int = 0,
+        is_chain: bool = False,
     ) -> None:
-        """Insert jobs that do nothing, of so many concurrency keys."""
+        """Insert jobs that do nothing, of so many concurrency keys, or in a chain."""
         columns, values = "kind, payload", f"'{NOOP}', $2::jsonb"
         if keys:
             columns, values = f"{columns}, concurrency_key", f"{values}, n % {keys}"
+        if is_chain:  # ids count from 1 in a new database
+            columns = f"{columns}, depends_on"
+            values = f"{values}, case when n > 1 then array[n - 1] end"
         await connection.execute(
             f"insert into {self.table} ({columns}) "
             f"select {values} from generate_series(1, $1::int) as n",

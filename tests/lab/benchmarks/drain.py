@@ -41,9 +41,13 @@ async def drained(
     processes: int = 1,
     payload_bytes: int = 0,
     keys: int = 0,
+    is_chain: bool = False,
     policy: str = "",
 ) -> Figures:
-    """Drain a backlog, with so many keys and under that policy of its queue."""
+    """Drain a backlog, with so many keys and under that policy of its queue.
+
+    is_chain: each job has the one before as its parent.
+    """
     payload: dict[str, object] = {"number": 1}
     if payload_bytes:  # that no compression makes smaller
         payload["text"] = os.urandom(payload_bytes // 2).hex()
@@ -51,6 +55,6 @@ async def drained(
         await connection.execute(contender.hold)
         if policy:
             await connection.execute(f"update pgwake.queues set {policy}")
-        await contender.fill(connection, jobs, json.dumps(payload), keys)
+        await contender.fill(connection, jobs, json.dumps(payload), keys, is_chain)
         arguments = ("--queue", f"default:{slots}") if slots != 10 else ()
         return await contender.drain(url, connection, *arguments, processes=processes)

@@ -3,17 +3,19 @@
 --
 -- A key's room is its limit (concurrency_limits, else key_limit, else 1) less its pending
 -- and running jobs. Its jobs come in by priority descending, run_at, id. Their run_at
--- becomes the time at which they come in: a job's turn begins when its key has room, so
--- keys take turns, in proportion to their limits, however many jobs each has.
+-- becomes the time of the recheck, if it is not older, but at most a second ago, and
+-- later than claimed_up_to, behind which the claim looks: a job's turn begins when its
+-- key has room, so keys take turns, in proportion to their limits, however many jobs each has.
 --
 -- The rows of rechecks say which keys to check. No limit is exceeded, and nothing lost:
---   A job with a key becomes pending only here, under the key's advisory lock, after a
---   count with a snapshot later than the lock: it sees what every holder before has
---   admitted. Other ways to pending are from running, which held the room already.
+--   Room is taken only here, under the key's advisory lock, after a count with a snapshot
+--   later than the lock: it sees what every holder before has admitted. Other ways to
+--   pending are from running, which held the room already, or by admit_next_jobs, which
+--   hands it on.
 --   A recheck is deleted only by who judged its key with a snapshot that saw it. Who
---   adds a job, ends or puts off one that holds the room, or raises the limit, writes a
---   recheck in the same transaction: so whatever changes after that snapshot has a
---   later recheck. Where room is left, a new recheck stands at the time the next job is
+--   adds a job, ends or puts off one that holds the room without handing it on, or raises
+--   the limit, writes a recheck in the same transaction: so whatever changes after that
+--   snapshot has a later recheck. Where room is left, a new recheck stands at the time the next job is
 --   due. Nothing is due, or no room: a recheck needs no lock, for the same reason.
 --   Where another has the lock, the recheck is left: he may have seen less.
 --
@@ -25,7 +27,8 @@
 -- for nobody. Rides rechecks_due_idx, jobs_key_idx, priority by priority, then
 -- jobs_live_pkey.
 create or replace function pgwake.admit_keyed_jobs(
-  queue text, count int, key_limit int, at timestamptz, from_at timestamptz, audience pgwake.audience
+  queue text, count int, key_limit int, at timestamptz, from_at timestamptz, claimed_up_to timestamptz,
+  audience pgwake.audience
 )
 returns timestamptz
 language plpgsql volatile
@@ -49,13 +52,9 @@ declare
   v_back_at timestamptz;    -- the earliest that was given back
   v_now timestamptz;
 
-  -- Keys with room, whose lock is had: the time of their recheck, their room, the priority
-  -- to look at, and when the next job of the higher ones is due.
+  -- Keys whose lock is had, and the time of their recheck; of an event each.
   v_keys text[];
   v_ats timestamptz[];
-  v_rooms int[];
-  v_priorities int[];
-  v_next_ats timestamptz[];
   v_promoted int;
   v_promoted_rows int := 0;
   v_events text[];
@@ -80,7 +79,7 @@ begin
     ),
     judged as materialized (
       select k.key, k.at, w.next_at,
-        coalesce(c.max_running, admit_keyed_jobs.key_limit, 1) - (
+        case when w.next_at is not null then coalesce(c.max_running, admit_keyed_jobs.key_limit, 1) - (
           select count(*)
           from (
             select from pgwake.jobs_live as j
@@ -88,34 +87,14 @@ begin
               and j.has_parents_left is not true
             limit coalesce(c.max_running, admit_keyed_jobs.key_limit, 1)
           ) as held
-        ) as room
+        ) end as room
       from (select d.key, min(d.at) as at from due as d group by d.key) as k
       left join pgwake.concurrency_limits as c on c.queue = admit_keyed_jobs.queue and c.key = k.key
       cross join lateral (
-        -- The first of each priority in use.
-        with recursive heads as (
-          (
-            select j.priority, j.run_at
-            from pgwake.jobs_live as j
-            where j.queue = admit_keyed_jobs.queue and j.status = 'waiting' and j.concurrency_key = k.key
-              and j.has_parents_left is not true
-            order by j.priority desc, j.run_at
-            limit 1
-          )
-          union all
-          select lower.priority, lower.run_at
-          from heads as h
-          cross join lateral (
-            select j.priority, j.run_at
-            from pgwake.jobs_live as j
-            where j.queue = admit_keyed_jobs.queue and j.status = 'waiting' and j.concurrency_key = k.key
-              and j.has_parents_left is not true
-              and j.priority < h.priority
-            order by j.priority desc, j.run_at
-            limit 1
-          ) as lower
-        )
-        select min(h.run_at) as next_at from heads as h
+        select coalesce(
+          (select h.run_at from pgwake.key_heads(admit_keyed_jobs.queue, k.key) as h
+           where h.run_at <= admit_keyed_jobs.at limit 1),
+          (select min(h.run_at) from pgwake.key_heads(admit_keyed_jobs.queue, k.key) as h)) as next_at
       ) as w
     ),
     tried as materialized (
@@ -127,7 +106,7 @@ begin
         from (
           select j.key, j.at, sum(j.jobs) over (order by j.at, j.dice) - j.jobs as jobs_before
           from (
-            select j.key, j.at, random() as dice, (
+            select j.key, j.at, random() as dice, case when j.room = 1 then 1 else (
                 select count(*)
                 from (
                   select from pgwake.jobs_live as w
@@ -135,7 +114,7 @@ begin
                     and w.has_parents_left is not true
                   limit least(j.room, v_jobs)
                 ) as w
-              ) as jobs
+              ) end as jobs
             from judged as j where j.room > 0 and j.next_at <= admit_keyed_jobs.at
           ) as j
         ) as r
@@ -152,7 +131,7 @@ begin
         from due as d
         join judged as j on j.key = d.key
         left join tried as t on t.key = d.key
-        where t.is_had or j.room <= 0 or coalesce(j.next_at > admit_keyed_jobs.at, true)))
+        where t.is_had or j.next_at is null or j.room <= 0 or j.next_at > admit_keyed_jobs.at))
       for update skip locked
     ),
     deleted as (
@@ -181,116 +160,85 @@ begin
     v_locks := v_locks - coalesce(cardinality(v_keys), 0);
     v_passed := v_passed || v_not_had;
 
-    select array_agg(k.key order by k.place), array_agg(k.at order by k.place), array_agg(k.room order by k.place),
-      array_fill(101, array[count(*)::int]), array_fill(null::timestamptz, array[count(*)::int])
-    into v_keys, v_ats, v_rooms, v_priorities, v_next_ats
-    from (
-      select u.key, u.at, u.place, coalesce(c.max_running, admit_keyed_jobs.key_limit, 1) - (
-          select count(*)::int
-          from (
-            select from pgwake.jobs_live as j
-            where j.queue = admit_keyed_jobs.queue and j.status in ('pending', 'running') and j.concurrency_key = u.key
-              and j.has_parents_left is not true
-            limit coalesce(c.max_running, admit_keyed_jobs.key_limit, 1)
-          ) as held
-        ) as room
-      from unnest(v_keys, v_ats) with ordinality as u(key, at, place)
-      left join pgwake.concurrency_limits as c on c.queue = admit_keyed_jobs.queue and c.key = u.key
-    ) as k
-    where k.room > 0;
-
-    while v_keys is not null loop
-      -- To each key's next priority in use. For those that have none, a recheck of what waits.
-      with stepped as materialized (
-        select u.key, u.at, u.room, u.place, least(u.next_at, left_over.run_at) as next_at, lower.priority
-        from unnest(v_keys, v_ats, v_rooms, v_priorities, v_next_ats) with ordinality
-          as u(key, at, room, priority, next_at, place)
-        left join lateral (
-          select j.run_at
-          from pgwake.jobs_live as j
-          where j.queue = admit_keyed_jobs.queue and j.status = 'waiting' and j.concurrency_key = u.key
-            and j.has_parents_left is not true
-            and j.priority = u.priority
-          order by j.run_at, j.id
-          limit 1
-        ) as left_over on true
-        left join lateral (
-          select j.priority
-          from pgwake.jobs_live as j
-          where j.queue = admit_keyed_jobs.queue and j.status = 'waiting' and j.concurrency_key = u.key
-            and j.has_parents_left is not true
-            and j.priority < u.priority
-          order by j.priority desc
-          limit 1
-        ) as lower on true
-      ),
-      next_rechecks as (
-        insert into pgwake.rechecks (queue, at, key)
-        select admit_keyed_jobs.queue,
-          -- One that is due was skipped: somebody has it locked.
-          case
-            when s.next_at > admit_keyed_jobs.at then s.next_at
-            else admit_keyed_jobs.at + interval '50 milliseconds'
-          end, s.key
-        from stepped as s
-        where s.priority is null and s.next_at is not null
-      )
-      select array_agg(s.key order by s.place), array_agg(s.at order by s.place), array_agg(s.room order by s.place),
-        array_agg(s.priority order by s.place), array_agg(s.next_at order by s.place)
-      into v_keys, v_ats, v_rooms, v_priorities, v_next_ats
-      from stepped as s
-      where s.priority is not null;
-      exit when v_keys is null;
-
+    if v_keys is not null then
       v_now := greatest(admit_keyed_jobs.at, clock_timestamp() + (pgwake.now() - now()));
-      with next_jobs as materialized (
-        select w.id
-        from unnest(v_keys, v_rooms, v_priorities) as u(key, room, priority)
+      with roomy as materialized (
+        select u.key, u.at, u.place, coalesce(c.max_running, admit_keyed_jobs.key_limit, 1) - (
+            select count(*)::int
+            from (
+              select from pgwake.jobs_live as j
+              where j.queue = admit_keyed_jobs.queue and j.status in ('pending', 'running') and j.concurrency_key = u.key
+                and j.has_parents_left is not true
+              limit coalesce(c.max_running, admit_keyed_jobs.key_limit, 1)
+            ) as held
+          ) as room
+        from unnest(v_keys, v_ats) with ordinality as u(key, at, place)
+        left join pgwake.concurrency_limits as c on c.queue = admit_keyed_jobs.queue and c.key = u.key
+      ),
+      next_jobs as materialized (
+        select w.id, r.key, r.at
+        from (select r.key, r.at, r.room from roomy as r where r.room > 0 order by r.place) as r
         cross join lateral (
-          select j.id
-          from pgwake.jobs_live as j
-          where j.queue = admit_keyed_jobs.queue and j.status = 'waiting' and j.concurrency_key = u.key
-            and j.has_parents_left is not true
-            and j.priority = u.priority and j.run_at <= admit_keyed_jobs.at
-          order by j.run_at, j.id
-          limit u.room
-          for update skip locked
+          select next.id
+          from pgwake.key_heads(admit_keyed_jobs.queue, r.key) as h
+          cross join lateral (
+            select j.id
+            from pgwake.jobs_live as j
+            where j.queue = admit_keyed_jobs.queue and j.status = 'waiting' and j.concurrency_key = r.key
+              and j.has_parents_left is not true
+              and j.priority = h.priority and j.run_at <= admit_keyed_jobs.at
+            order by j.run_at, j.id
+            limit r.room
+            for update skip locked
+          ) as next
+          limit r.room
         ) as w
         limit v_jobs
       ),
       promoted as (
         update pgwake.jobs_live as j
-        set status = 'pending', run_at = v_now
-        where j.id = any (array(select n.id from next_jobs as n))
-        returning j.id, j.queue, j.kind, j.concurrency_key
+        set status = 'pending',
+          run_at = least(v_now, greatest(
+            n.at, j.run_at, v_now - interval '1 second',
+            admit_keyed_jobs.claimed_up_to + interval '1 microsecond'))
+        from next_jobs as n
+        where j.id = any (array(select n.id from next_jobs as n)) and n.id = j.id
+        returning j.id, j.queue, j.kind
       ),
-      counted as (select p.concurrency_key as key, count(*)::int as jobs from promoted as p group by p.concurrency_key)
-      select array_agg(u.key order by u.place), array_agg(u.at order by u.place), array_agg(u.room order by u.place),
-        array_agg(u.priority order by u.place), array_agg(u.next_at order by u.place),
-        (select count(*) from promoted),
+      counted as (select n.key, count(*)::int as jobs from next_jobs as n group by n.key)
+      select (select count(*) from promoted),
         (select array_agg(pgwake.status_event(p.id, p.queue, p.kind, 'waiting', 'pending'))
-           filter (where pgwake.is_announced(p.queue, admit_keyed_jobs.audience)) from promoted as p)
-      into v_keys, v_ats, v_rooms, v_priorities, v_next_ats, v_promoted, v_events
-      from (
-        select u.key, u.priority, u.next_at, u.place, u.room - coalesce(c.jobs, 0) as room,
-          case when c.jobs > 0 then admit_keyed_jobs.at else u.at end as at
-        from unnest(v_keys, v_ats, v_rooms, v_priorities, v_next_ats) with ordinality
-          as u(key, at, room, priority, next_at, place)
-        left join counted as c on c.key = u.key
-      ) as u
-      where u.room > 0;
+           filter (where pgwake.is_announced(p.queue, admit_keyed_jobs.audience)) from promoted as p),
+        array_agg(r.key), array_agg(case when c.jobs > 0 then admit_keyed_jobs.at else r.at end)
+      into v_promoted, v_events, v_keys, v_ats
+      from roomy as r
+      left join counted as c on c.key = r.key
+      where r.room > coalesce(c.jobs, 0);
       v_jobs := v_jobs - v_promoted;
       v_promoted_rows := v_promoted_rows + v_promoted;
       v_all_events := v_all_events || v_events;
+    end if;
 
-      -- Enough for this claim. A key that had its turn is last in line now; the others keep their places.
-      if v_jobs = 0 then
+    -- For keys that have room left, a recheck of what waits. What is due has been skipped, since somebody has it
+    -- locked; or this claim has enough: a key that had its turn is last in line now, the others keep their places.
+    if v_keys is not null then
+      with next_rechecks as (
         insert into pgwake.rechecks (queue, at, key)
-        select admit_keyed_jobs.queue, u.at, u.key from unnest(v_keys, v_ats) as u(key, at);
-        v_back_at := (select min(u.at) from unnest(v_ats) as u(at));
-        exit;
-      end if;
-    end loop;
+        select admit_keyed_jobs.queue,
+          case
+            when w.run_at > admit_keyed_jobs.at then w.run_at
+            when v_jobs = 0 then u.at
+            else admit_keyed_jobs.at + interval '50 milliseconds'
+          end, u.key
+        from unnest(v_keys, v_ats) as u(key, at)
+        cross join lateral (
+          select min(h.run_at) as run_at from pgwake.key_heads(admit_keyed_jobs.queue, u.key) as h
+        ) as w
+        where w.run_at is not null
+        returning at
+      )
+      select least(v_back_at, min(r.at)) into v_back_at from next_rechecks as r where r.at <= admit_keyed_jobs.at;
+    end if;
 
     exit when (v_is_last and v_is_done) or v_jobs = 0 or v_locks = 0;
     if v_is_done then

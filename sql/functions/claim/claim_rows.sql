@@ -237,7 +237,8 @@ begin
     end if;
 
     if v_policy.recheck_at <= v_now and not claim_rows.suspects then
-      v_admitted := pgwake.admit_due_jobs(claim_rows.queue, v_count, v_policy.key_limit, v_now, v_keys_from);
+      v_admitted := pgwake.admit_due_jobs(
+        claim_rows.queue, v_count, v_policy.key_limit, v_now, v_keys_from, v_resume_points);
       v_policy.recheck_at := v_admitted.recheck_at;
       v_now := v_admitted.at;
       claimed_at := v_now;

@@ -50,7 +50,7 @@ begin
       insert into pgwake.counts (queue, at, running_rows, waiting_rows)
       values (v_job.queue, pgwake.now(), -1, case v_status when 'waiting' then 1 end);
       if v_status = 'waiting' then
-        perform pgwake.flag_keys(array[v_job.queue], array[v_job.concurrency_key]);
+        perform pgwake.admit_next_jobs(array[v_job.queue], array[v_job.concurrency_key]);
       else
         perform pgwake.wake(v_job.queue);
       end if;

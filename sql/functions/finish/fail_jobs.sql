@@ -129,7 +129,7 @@ begin
     from retried as r;
     perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
     if v_waiting_keys is not null then
-      perform pgwake.flag_keys(v_waiting_queues, v_waiting_keys);
+      perform pgwake.admit_next_jobs(v_waiting_queues, v_waiting_keys);
     end if;
     perform pgwake.announce(v_events);
   end if;

@@ -128,7 +128,7 @@ begin
   into v_released, v_queues, v_waiting_queues, v_waiting_keys, v_unknown_kinds, v_events
   from released as r;
   if v_waiting_keys is not null then
-    perform pgwake.flag_keys(v_waiting_queues, v_waiting_keys);
+    perform pgwake.admit_next_jobs(v_waiting_queues, v_waiting_keys);
   end if;
   if v_unknown_kinds is not null then
     perform pgwake.count_bounces(v_unknown_kinds);

@@ -37,7 +37,7 @@ begin
   into v_queues, v_keys, v_completed_parents, v_other_parents, v_hooked, v_limited, v_events
   from unnest(tell_ends.jobs) as e;
   if v_keys is not null then
-    perform pgwake.flag_keys(v_queues, v_keys);
+    perform pgwake.admit_next_jobs(v_queues, v_keys);
   end if;
   if v_completed_parents is not null then
     perform pgwake.flag_children(v_completed_parents, false);

@@ -191,6 +191,68 @@ async def test_a_job_that_is_put_off_leaves_its_key_to_the_next(db: Connection) 
     assert await claimed_ids(db) == [a]
 
 
+HOUR = timedelta(hours=1)
+LEAVES: dict[str, tuple[str, dict[str, Any]]] = {
+    "completed": ("complete_job", {}),
+    "failed for good": ("fail_job", {"retryable": False}),
+    "to be retried": ("fail_job", {"retry_in": HOUR}),
+    "put off": ("snooze_job", {"delay": HOUR}),
+}
+
+
+@pytest.mark.parametrize(("end", "arguments"), LEAVES.values(), ids=LEAVES)
+async def test_who_leaves_a_key_hands_its_room_on(
+    db: Connection, end: str, arguments: dict[str, Any]
+) -> None:
+    low, first, second = [
+        await insert(db, concurrency_key="a", priority=p) for p in (0, 9, 9)
+    ]
+    (held,) = await claim(db)
+    assert held["id"] == first
+    async with rolled_back(db):
+        await call(db, end, **pair(held), **arguments)
+        assert [await status(db, one) for one in (second, low)] == [
+            "pending",
+            "waiting",
+        ]
+    assert await status(db, second) == "waiting"
+    await call(db, end, **pair(held), **arguments)
+    assert await claimed_ids(db) == [second]
+
+
+async def test_room_that_cant_be_handed_on_is_rechecked(
+    db: Connection, other: Connection
+) -> None:
+    # Two leave at once a key whose limit was lowered from 3 to 2: one comes in.
+    await set_limit(db, "a", 3)
+    await keyed(db, *"aaaaaa")
+    held = await claim(db, 3)
+    await set_limit(db, "a", 2)
+    async with other.transaction():
+        await complete(other, held[0])
+        await complete(db, held[1])
+    assert len(await claimed_ids(db)) == 1
+
+    # Nobody waits whom the end could see: who comes meanwhile is rechecked after it.
+    (b,) = await keyed(db, "b")
+    await claimed_ids(db)
+    async with other.transaction():
+        await complete(other, await job(db, b))
+        (next_b,) = await keyed(db, "b")
+        assert await claimed_ids(db) == []
+    assert await claimed_ids(db) == [next_b]
+
+    # An old snapshot may not see who waits as they are.
+    (c, next_c) = await keyed(db, "c", "c")
+    await claimed_ids(db)
+    async with other.transaction(isolation="repeatable_read"):
+        await complete(other, await job(other, c))
+        await db.execute(
+            "update pgwake.jobs_live set priority = 1 where id = $1", next_c
+        )
+    assert await claimed_ids(db) == [next_c]
+
+
 async def test_a_queue_that_keeps_the_order_has_the_next_wait_for_retries(
     db: Connection,
 ) -> None:

@@ -649,11 +649,13 @@ async def test_what_children_do_is_announced(db: Connection) -> None:
     parent = await insert(db)
     joined = await child(db, parent)
     (held,) = await claim(db, 100)
-    await complete(db, held)
     listener = await Listener.start(db, "job_status_changed")
+    await complete(db, held)
     await claim(db)
     assert [
-        (e["id"], e["old_status"], e["new_status"]) for e in await listener.events()
+        (e["id"], e["old_status"], e["new_status"])
+        for e in await listener.events()
+        if e["id"] == joined
     ] == [(joined, "waiting", "pending"), (joined, "pending", "running")]
 
 

@@ -186,6 +186,22 @@ async def test_two_parents_that_end_at_once_free_their_child(
         assert await status(db, joined) == "cancelled"
 
 
+async def test_the_last_parent_frees_its_child_in_its_own_transaction(
+    db: Connection,
+) -> None:
+    first, second = await running_parent(db), await running_parent(db)
+    joined = await child(db, first["id"], second["id"])
+    assert await claimed_ids(db) == []
+    await complete(db, first)
+    assert await status(db, joined) == "waiting"
+    async with rolled_back(db):
+        await complete(db, second)
+        assert await status(db, joined) == "pending"
+    assert await status(db, joined) == "waiting"
+    await complete(db, second)
+    assert await claimed_ids(db) == [joined]
+
+
 async def test_a_parent_locked_by_a_stranger_is_seen_again_when_it_is_free(
     db: Connection, other: Connection
 ) -> None:

@@ -87,7 +87,7 @@ CASES = {
     "upkeep": Case("pgwake.recheck_children()", INDEXES, 16_000),
     "end of a parent": Case(
         f"pgwake.complete_jobs(array[1], array['{LEASE}'::uuid])",
-        {"jobs_live_pkey"},
+        LIVE,
         400,
     ),
     "results": Case(

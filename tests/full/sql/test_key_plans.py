@@ -17,16 +17,23 @@ pytestmark = pytest.mark.own_database
 
 # Key "a": half of it is scheduled at a higher priority, the others are due. Key "full"
 # has no room. Keys 1 to 20 have a job each.
+LEASE = "00000000-0000-0000-0000-000000000001"
 FILL = """
 insert into pgwake.jobs_live (queue, kind, status, concurrency_key, priority, run_at)
 select 'default', 'k', 'waiting', key, n % 2 * 5,
   case n % 2 when 0 then now() - interval '1 hour' else now() + interval '1 day' end
-from generate_series(1, {count}) as n, unnest(array['a', 'full']) as key
-where key = 'a' or n <= 1000
+from generate_series(1, {count}) as n, unnest(array['a', 'busy', 'full']) as key
+where key <> 'full' or n <= 1000
 union all
 select 'default', 'k', 'waiting', n::text, 0, now() from generate_series(1, 20) as n
 union all
 select 'default', 'k', 'pending', 'full', 0, now()
+"""
+# Its end hands the room of key "busy" on.
+HOLDER = """
+insert into pgwake.jobs_live (id, kind, status, concurrency_key, lease_id,
+  lease_expires_at, claimed_by, started_at)
+values (-1, 'k', 'running', 'busy', '{lease}', now(), 'w', now())
 """
 RECHECKS = """
 insert into pgwake.rechecks
@@ -57,6 +64,7 @@ def keys_at(
         ).fetchone() or ("",)
         db.execute(f"drop index pgwake.{KEY}")
         db.execute(FILL.format(count=count))
+        db.execute(HOLDER.format(lease=LEASE))
         db.execute(make_index)
         db.execute(RECHECKS)
         db.execute("analyze pgwake.jobs_live")
@@ -75,6 +83,9 @@ INDEXES = {KEY, "jobs_claim_idx", "jobs_live_pkey"}
 CASES = {
     "claim 1": Case("from pgwake.claim_batch('default', 1)", INDEXES, 700),
     "claim 50": Case("from pgwake.claim_batch('default', 50)", INDEXES, 3000),
+    "end": Case(
+        f"pgwake.complete_jobs(array[-1], array['{LEASE}'::uuid])", INDEXES, 200
+    ),
     "upkeep": Case("pgwake.flag_missed_keys(5)", INDEXES, 500),
 }
 

@@ -17,8 +17,8 @@
 -- which alone has the last five columns. They speak of the whole claim:
 --
 --   claimed_at   the queue's clock. A paused queue gives nothing.
---   is_limited   it has max_running or a rate limit, so claim no more than can be run
---                now; see limit_claim
+--   is_limited   max_running or a rate leaves room for less than twice the count, so claim
+--                no more than can be run now; see limit_claim
 --   next_run_at  null if count were claimed. Else the least run_at of what is left, or
 --                the end of the queue's pause, or the time of the next token of its rate;
 --                null if there is none, or nothing runs until a job ends. Not later than
@@ -224,9 +224,10 @@ begin
     end if;
 
     if is_limited then
-      select a.count, a.at, a.tokens, a.next_at into v_count, v_now, v_tokens, v_again_at
+      select least(a.count, v_count), a.at, a.tokens, a.next_at, a.count < 2 * v_count
+      into v_count, v_now, v_tokens, v_again_at, is_limited
       from pgwake.limit_claim(
-        claim_rows.queue, v_count, v_policy.max_running, v_policy.rate_limit, v_policy.rate_burst, v_now) as a;
+        claim_rows.queue, 2 * v_count, v_policy.max_running, v_policy.rate_limit, v_policy.rate_burst, v_now) as a;
       claimed_at := v_now;
       if v_count = 0 then
         next_run_at := v_again_at;

@@ -50,13 +50,19 @@ async def test_other_queues_are_not_limited(db: Connection) -> None:
     assert len(await claim(db, 3, queue="other")) == 3
 
 
-async def test_a_claim_says_whether_its_queue_is_limited(db: Connection) -> None:
-    limited = "select is_limited from pgwake.claim_batch('default', 1)"
+async def test_a_claim_says_whether_its_queue_leaves_it_little_room(
+    db: Connection,
+) -> None:
+    limited = "select is_limited from pgwake.claim_batch('default', 2)"
     assert await db.fetchval(limited) is False
-    await set_queue(db, max_running=1)
-    assert await db.fetchval(limited) is True
-    await set_queue(db, max_running=None, rate_limit=5.0)
-    assert await db.fetchval(limited) is True
+    for policy, is_limited in (
+        ({"max_running": 3}, True),
+        ({"max_running": 4}, False),
+        ({"max_running": None, "rate_limit": 3.0}, True),
+        ({"rate_limit": 4.0}, False),
+    ):
+        await set_queue(db, **policy)
+        assert await db.fetchval(limited) is is_limited, policy
 
 
 async def test_two_open_claims_never_exceed_it(

@@ -91,7 +91,7 @@ class Claimer:
         )
         self._naps = 0  # that may still be in vain before it sleeps
         self._cursor: str | None = None
-        self._is_limited = False  # the queue's policy: nothing is claimed ahead
+        self._is_limited = False  # by little room: nothing is claimed ahead
         self._locked_since: float | None = None
         self._left_out_id: int | None = None
         self._claims = deque([(monotonic(), 0)], maxlen=2)  # when, finished by then

@@ -43,7 +43,7 @@ class Claim:
             positive if one is left: locked by somebody, or one too many that crashed.
         claimed_at: When the claim was.
         cursor: For the next claim of the queue.
-        is_limited: Whether the queue has max_running or a rate limit: claim no more
+        is_limited: Whether max_running or a rate leaves little room: claim no more
             than can be run now.
         left_out_id: Of the jobs that were left out since nobody here knows their kind,
             the one that has become due last; None if there is none.

@@ -42,7 +42,7 @@ as $$
 declare
   v_jobs int := least(admit_keyed_jobs.count, 100);   -- how many may still be admitted
   v_locks int := least(admit_keyed_jobs.count, 100);  -- how many keys may still be locked
-  v_window int := greatest(20, 2 * v_jobs);
+  v_window int := greatest(20, v_jobs / coalesce(admit_keyed_jobs.key_limit, 1));
   v_is_last boolean;  -- all rechecks that are due are in the window
   v_is_done boolean;  -- all keys in it that have room were tried
   v_passed text[] := '{}';  -- keys that another has the lock of

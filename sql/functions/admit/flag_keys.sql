@@ -1,6 +1,6 @@
 -- Flags concurrency keys that may have room for a job that waits, and wakes their
 -- queues: called for each job with a key that ends, is put off, or comes back. Parallel
--- arrays; a null key is none. Who claims next checks the keys: see admit_keyed_jobs.
+-- arrays; a null key is none. Who claims next checks the keys: see admit_keys.
 --
 -- No lock but its own new rows', so it may be called in anybody's transaction.
 create or replace function pgwake.flag_keys(queues text[], keys text[])

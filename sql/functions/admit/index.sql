@@ -6,6 +6,7 @@
 \ir flag_children.sql
 \ir rows_read.sql
 \ir key_heads.sql
+\ir admit_keys.sql
 \ir admit_keyed_jobs.sql
 \ir admit_free_children.sql
 \ir admit_children.sql

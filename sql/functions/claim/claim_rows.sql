@@ -45,7 +45,7 @@
 --                entries.
 --
 -- Jobs whose parents have ended are admitted first, and those with a concurrency key that
--- has room: admit_children, admit_keyed_jobs. Raises PW003, and PW006 in a copy of the
+-- has room: admit_children, admit_keys. Raises PW003, and PW006 in a copy of the
 -- database: see adopt. Locks the jobs it takes (and one that had to make room for one
 -- that crashed), skips locked ones.
 --

@@ -5,7 +5,7 @@
 -- Steps from key to key, at most max_keys a call; the next call of the session goes on
 -- where this one has stopped (the setting pgwake.keys_at). Returns how many rechecks it
 -- wrote. Rides jobs_key_idx and rechecks_due_idx.
-create or replace function pgwake.flag_missed_keys(max_keys int default 2000)
+create or replace function pgwake.flag_missed_keys(max_keys int default 10000)
 returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

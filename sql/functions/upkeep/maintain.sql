@@ -47,7 +47,7 @@ begin
         when 'retention' then pgwake.apply_retention() + pgwake.forget_stale_reports()
         when 'analyze' then pgwake.analyze_jobs()
         when 'recount' then pgwake.recount_jobs()
-        when 'keys' then pgwake.flag_missed_keys()
+        when 'keys' then pgwake.flag_missed_keys(2000)
         when 'children' then pgwake.recheck_children()
         when 'ids' then pgwake.lift_ids()
       end;

@@ -51,7 +51,7 @@
 --
 -- The first statement reads the policy and, where the claim is plain, locks the jobs too.
 -- What is not plain goes through the parts: limit_claim, admit_due_jobs, lock_due_jobs.
--- Both start the jobs and look at what is left alike. The parts have their settings from
+-- Both start the jobs and look at what is left alike. lock_due_jobs has its settings from
 -- here, since to set them again costs 10% of a claim of one job. Rides jobs_claim_idx,
 -- jobs_live_pkey, queues_pkey, kinds_claim_idx and rechecks_due_idx.
 create or replace function pgwake.claim_rows(
@@ -81,7 +81,11 @@ declare
   v_now timestamptz := pgwake.now();
   v_policy record;
   v_admitted record;
-  v_locked record;
+  v_ids bigint[];
+  v_bands int[];  -- that were looked at, if fewer than count are due, and where: null from the head
+  v_from_ats timestamptz[];
+  v_from_ids bigint[];
+  v_is_slow boolean := false;
   v_count int := claim_rows.count;
   v_tokens double precision;
   v_again_at timestamptz;
@@ -212,9 +216,8 @@ begin
   if v_policy.is_plain and pgwake.claim_cost() - v_cost - cardinality(v_policy.ids) <= 2 * v_slow
     and pgwake.rows_read() - v_keys_cost <= v_slow
   then
-    select v_policy.ids as ids, v_policy.bands as bands, null::timestamptz[] as from_ats, null::bigint[] as from_ids,
-      false as is_slow
-    into v_locked;
+    v_ids := v_policy.ids;
+    v_bands := v_policy.bands;
   else
     if v_policy.paused_until > v_now then
       next_run_at := nullif(v_policy.paused_until, 'infinity');
@@ -256,14 +259,15 @@ begin
     end if;
     v_began_at := clock_timestamp();
 
-    v_locked := pgwake.lock_due_jobs(
+    select l.ids, l.bands, l.from_ats, l.from_ids, l.is_slow, l.resume_points
+    into v_ids, v_bands, v_from_ats, v_from_ids, v_is_slow, v_resume_points
+    from pgwake.lock_due_jobs(
       claim_rows.queue, v_count, v_now, claim_rows.suspects, claim_rows.cursor is not null, v_is_from_head, v_slow,
-      claim_rows.unknown_kinds, v_resume_points);
-    v_resume_points := v_locked.resume_points;
+      claim_rows.unknown_kinds, v_resume_points) as l;
   end if;
   v_spent := clock_timestamp() - v_began_at;
 
-  if v_locked.ids <> '{}' then
+  if v_ids <> '{}' then
     v_lease_id := gen_random_uuid();
     v_leased_at := greatest(v_now, pgwake.called_at());
     return query
@@ -274,7 +278,7 @@ begin
           claim_rows.lease, interval '1 second' * (v_policy.kinds -> j.kind ->> 0)::float8, v_policy.lease),
         claimed_by = coalesce(claim_rows.worker, format('%s:%s', current_setting('application_name'), pg_backend_pid())),
         started_at = v_now
-      where j.id = any (v_locked.ids)
+      where j.id = any (v_ids)
       returning j.id, j.kind, j.payload, j.attempt, j.max_attempts, j.lease_expires_at, j.created_at, j.metadata,
         j.priority, j.run_at, j.crash_count
     ),
@@ -296,26 +300,38 @@ begin
     if v_policy.has_audience then
       perform pgwake.announce(array_agg(pgwake.status_event(j.id, j.queue, j.kind, 'pending', 'running')))
       from pgwake.jobs_live as j, pgwake.get_audience() as a
-      where j.id = any (v_locked.ids) and pgwake.is_announced(j.queue, a);
+      where j.id = any (v_ids) and pgwake.is_announced(j.queue, a);
     end if;
     if v_tokens is not null then
       insert into pgwake.rate_buckets (queue, tokens, filled_at)
-      values (claim_rows.queue, v_tokens - cardinality(v_locked.ids), v_now)
+      values (claim_rows.queue, v_tokens - cardinality(v_ids), v_now)
       on conflict (queue) do update set tokens = excluded.tokens, filled_at = excluded.filled_at;
     end if;
   end if;
 
   -- What is left: the claimed are gone from the index, as this statement sees it.
-  if cardinality(v_locked.ids) < v_count then
+  if cardinality(v_ids) < v_count then
     if v_is_from_head or v_next_at is null then
       v_began_at := clock_timestamp();
       v_cost := pgwake.claim_cost();
-      next_run_at := pgwake.left_due_at(
-        claim_rows.queue, v_locked.bands, v_locked.from_ats, v_locked.from_ids, claim_rows.unknown_kinds, v_now);
-      v_cost := pgwake.claim_cost() - v_cost - cardinality(v_locked.ids);
+      if v_bands <> '{}' then
+        select min(l.run_at) into next_run_at
+        from unnest(v_bands, v_from_ats, v_from_ids) as v(band, from_at, from_id)
+        cross join lateral (
+          select j.run_at
+          from pgwake.jobs_live as j
+          where j.queue = claim_rows.queue and j.status = 'pending'
+            and least(j.crash_count, 2) * 201 - j.priority = v.band
+            and (j.run_at, j.id) > (coalesce(v.from_at, '-infinity'), coalesce(v.from_id, 0))
+            and (claim_rows.unknown_kinds is null or j.kind <> all (claim_rows.unknown_kinds) or j.run_at > v_now)
+          order by j.run_at, j.id
+          limit 1
+        ) as l;
+      end if;
+      v_cost := pgwake.claim_cost() - v_cost - cardinality(v_ids);
       v_spent := v_spent + (clock_timestamp() - v_began_at);
       v_next_at := null;
-      if v_cost > v_slow + 50 * cardinality(v_locked.bands) and (v_resume_points = '{}' or not v_is_from_head) then
+      if v_cost > v_slow + 50 * cardinality(v_bands) and (v_resume_points = '{}' or not v_is_from_head) then
         v_next_at := jsonb_build_array(next_run_at);
       end if;
     else
@@ -328,16 +344,17 @@ begin
   elsif v_count < claim_rows.count then
     next_run_at := v_again_at;
   end if;
-  if claim_rows.unknown_kinds is not null and cardinality(v_locked.ids) < claim_rows.count then
+  if claim_rows.unknown_kinds is not null and cardinality(v_ids) < claim_rows.count then
     left_out_id := pgwake.newest_left_out(claim_rows.queue, claim_rows.unknown_kinds, v_now);
   end if;
 
-  if v_is_from_head then
-    v_head_at := clock_timestamp() + least(20 * v_spent, interval '1 minute');
-  elsif cardinality(v_locked.ids) < v_count then
+  if not v_is_from_head and cardinality(v_ids) < v_count then
     next_run_at := least(next_run_at, v_head_at + (pgwake.now() - now()));
   end if;
-  if v_locked.is_slow or v_resume_points <> '{}' or v_next_at is not null or v_keys is not null then
+  if v_is_slow or v_resume_points <> '{}' or v_next_at is not null or v_keys is not null then
+    if v_is_from_head then
+      v_head_at := clock_timestamp() + least(20 * v_spent, interval '1 minute');
+    end if;
     next_cursor := jsonb_strip_nulls(jsonb_build_object(
       'head_at', v_head_at, 'resume_points', v_resume_points, 'next_at', v_next_at, 'keys', v_keys));
   end if;

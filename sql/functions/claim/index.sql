@@ -6,7 +6,6 @@
 \ir check_claim_arguments.sql
 \ir next_resume_point.sql
 \ir lock_due_jobs.sql
-\ir left_due_at.sql
 \ir newest_left_out.sql
 \ir claim_rows.sql
 \ir claim_batch.sql

@@ -316,7 +316,7 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
     }
     inline |= {"rows_read", "now", "key_heads"}
     qualified = {"get_audience", "wake"}  # called again and again
-    parts = {"left_due_at", "lock_due_jobs"}  # claim_rows pins theirs
+    parts = {"lock_due_jobs"}  # claim_rows pins its settings
     assert set(unpinned) == inline | qualified | parts
 
 

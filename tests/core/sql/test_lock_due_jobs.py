@@ -1,6 +1,5 @@
-"""The parts of a claim, each called alone: claim_batch puts them together."""
+"""The look of a claim at the priority bands, called alone."""
 
-from datetime import timedelta
 from typing import Any
 
 from support import Connection
@@ -55,20 +54,3 @@ async def test_a_band_is_read_from_its_resume_point(db: Connection) -> None:
     behind = await locked(db, has_cursor=True, is_from_head=False, resume_points=points)
     assert (behind["ids"], behind["from_ids"]) == ([second], [first])
     assert (await locked(db, resume_points=points))["ids"] == [first, second]
-
-
-async def test_what_is_left_is_looked_for_where_a_claim_has_looked(
-    db: Connection,
-) -> None:
-    now = await call(db, "now")
-    for priority, hours in ((0, 2), (3, 1), (7, 3)):
-        await insert(db, priority=priority, run_at=now + timedelta(hours=hours))
-
-    bands: Row = {"queue": "default", "from_ats": [now, now], "from_ids": [0, 0]}
-    bands |= {"unknown_kinds": None, "at": now}
-    assert await call(db, "left_due_at", bands=[-7, 0], **bands) == now + timedelta(
-        hours=2
-    )
-    assert await call(db, "left_due_at", bands=[-3, 0], **bands) == now + timedelta(
-        hours=1
-    )

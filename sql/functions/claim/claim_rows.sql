@@ -89,7 +89,7 @@ declare
   v_count int := claim_rows.count;
   v_tokens double precision;
   v_again_at timestamptz;
-  v_has_timeouts boolean;
+  v_kinds jsonb;  -- kind -> [lease, timeout] in seconds, null where policy has none
   v_lease_id uuid;
   v_leased_at timestamptz;
   v_began_at timestamptz := clock_timestamp();
@@ -178,13 +178,9 @@ begin
       from (
         select q.paused_until, coalesce(q.lease, interval '5 minutes') as lease, q.timeout, q.max_running, q.rate_limit,
           q.rate_burst, q.key_limit,
-          (
-            select jsonb_object_agg(k.name, jsonb_build_array(
-              extract(epoch from coalesce(k.lease, k.declared_lease)),
-              extract(epoch from coalesce(k.timeout, case when k.declared_timeout is null then q.timeout end))::float8))
-            from pgwake.kinds as k
-            where k.timeout is not null or k.lease is not null or k.declared_lease is not null
-          ) as kinds,
+          exists (
+            select from pgwake.kinds as k
+            where k.timeout is not null or k.lease is not null or k.declared_lease is not null) as has_kinds,
           (
             select r.at
             from pgwake.rechecks as r
@@ -204,12 +200,19 @@ begin
   ) as l;
   claimed_at := v_now;
   is_limited := v_policy.max_running is not null or v_policy.rate_limit is not null;
-  v_has_timeouts := v_policy.kinds is not null or v_policy.timeout is not null;
+  if v_policy.has_kinds then
+    select jsonb_object_agg(k.name, jsonb_build_array(
+      extract(epoch from coalesce(k.lease, k.declared_lease)),
+      extract(epoch from coalesce(k.timeout, case when k.declared_timeout is null then v_policy.timeout end))::float8))
+    into v_kinds
+    from pgwake.kinds as k
+    where k.timeout is not null or k.lease is not null or k.declared_lease is not null;
+  end if;
   if v_policy.timeout is not null then
     -- A time limit that a kind declares is its worker's to know.
-    v_policy.kinds := coalesce((
+    v_kinds := coalesce((
       select jsonb_object_agg(k.name, '[null, null]'::jsonb)
-      from pgwake.kinds as k where k.declared_timeout is not null), '{}') || coalesce(v_policy.kinds, '{}');
+      from pgwake.kinds as k where k.declared_timeout is not null), '{}') || coalesce(v_kinds, '{}');
   end if;
 
   -- A plain look that was slow is taken again the long way, which makes a cursor.
@@ -275,28 +278,25 @@ begin
       update pgwake.jobs_live as j
       set status = 'running', attempt = least(j.attempt, 2147483646) + 1, lease_id = v_lease_id,
         lease_expires_at = v_leased_at + coalesce(
-          claim_rows.lease, interval '1 second' * (v_policy.kinds -> j.kind ->> 0)::float8, v_policy.lease),
+          claim_rows.lease, interval '1 second' * (v_kinds -> j.kind ->> 0)::float8, v_policy.lease),
         claimed_by = coalesce(claim_rows.worker, format('%s:%s', current_setting('application_name'), pg_backend_pid())),
         started_at = v_now
       where j.id = any (v_ids)
       returning j.id, j.kind, j.payload, j.attempt, j.max_attempts, j.lease_expires_at, j.created_at, j.metadata,
         j.priority, j.run_at, j.crash_count
-    ),
-    counted as (
-      insert into pgwake.counts (queue, at, running_rows)
-      select claim_rows.queue, v_now, count(*) from started
     )
     select s.id, v_lease_id, s.kind, s.payload::jsonb, s.attempt::int, s.max_attempts::int, s.lease_expires_at,
       s.created_at::timestamptz, s.metadata::jsonb,
-      case when s.run_at <> s.created_at or s.crash_count > 0 or v_has_timeouts then
+      case when s.run_at <> s.created_at or s.crash_count > 0 or v_kinds is not null then
         nullif(jsonb_strip_nulls(jsonb_build_object(
           'run_at', nullif(s.run_at, s.created_at), 'crash_count', nullif(s.crash_count, 0),
-          'timeout', case when v_policy.kinds ? s.kind then v_policy.kinds -> s.kind -> 1
+          'timeout', case when v_kinds ? s.kind then v_kinds -> s.kind -> 1
             else to_jsonb(extract(epoch from v_policy.timeout)::float8) end)), '{}')
       end,
       null::timestamptz, null::boolean, null::timestamptz, null::bigint, null::jsonb
     from started as s
     order by s.priority desc, s.run_at, s.id;
+    insert into pgwake.counts (queue, at, running_rows) values (claim_rows.queue, v_now, cardinality(v_ids));
     if v_policy.has_audience then
       perform pgwake.announce(array_agg(pgwake.status_event(j.id, j.queue, j.kind, 'pending', 'running')))
       from pgwake.jobs_live as j, pgwake.get_audience() as a

@@ -1,6 +1,5 @@
 """The attempt at a job: what the engine does with what it has claimed."""
 
-from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -50,7 +49,7 @@ class Attempt(Job):
         self,
         row: "asyncpg.Record",
         queue: str,
-        claimed_at: datetime,
+        claimed_at: float,
         asked_at: float,
     ) -> None:
         Job.__init__(self, row, queue, claimed_at)

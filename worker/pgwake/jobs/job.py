@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
@@ -19,6 +19,7 @@ StopReason = Literal["timeout", "cancelled", "lease_lost", "shutdown"]
 Isolation = Literal["read_committed", "repeatable_read", "serializable"]
 
 PROGRESS_BYTES = 4096
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # what the times of a claim count from
 
 
 class ParentResult(NamedTuple):
@@ -96,11 +97,11 @@ class Job:
     """
 
     __slots__ = (
+        "_claimed_at",
+        "_created_at",
         "_options",
         "_payload",
         "attempt",
-        "claimed_at",
-        "created_at",
         "id",
         "kind",
         "lease_id",
@@ -122,10 +123,11 @@ class Job:
     kind: str
     attempt: int
     max_attempts: int | None
-    created_at: datetime
     metadata: str | None
+    lease_seconds: float
+    _created_at: float
 
-    def __init__(self, row: "asyncpg.Record", queue: str, claimed_at: datetime) -> None:
+    def __init__(self, row: "asyncpg.Record", queue: str, claimed_at: float) -> None:
         (
             self.id,
             self.lease_id,
@@ -134,14 +136,14 @@ class Job:
             self.attempt,
             self.max_attempts,
             lease_expires_at,
-            self.created_at,
+            self._created_at,
             self.metadata,
             self._options,
-            *_,
+            _,
         ) = row
         self.queue = queue
-        self.claimed_at = claimed_at
-        self.lease_seconds: float = (lease_expires_at - claimed_at).total_seconds()
+        self._claimed_at = claimed_at
+        self.lease_seconds = round(lease_expires_at - claimed_at, 6)
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.kind!r} attempt {self.attempt}>"
@@ -155,12 +157,18 @@ class Job:
             self._payload,
             self.attempt,
             self.max_attempts,
-            self.claimed_at + timedelta(seconds=self.lease_seconds),
-            self.created_at,
+            self._claimed_at + self.lease_seconds,
+            self._created_at,
             self.metadata,
             self._options,
+            None,
         )
-        return Job, (row, self.queue, self.claimed_at)
+        return Job, (row, self.queue, self._claimed_at)
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was enqueued."""
+        return EPOCH + timedelta(seconds=self._created_at)
 
     @property
     def payload_text(self) -> str:
@@ -195,10 +203,10 @@ class Job:
     @property
     def queue_seconds(self) -> float:
         """Seconds from being due to being claimed, by the database's clock."""
-        due = self.created_at
+        due = self._created_at
         if self._options and (run_at := self.options.get("run_at")):
-            due = datetime.fromisoformat(run_at)
-        return max((self.claimed_at - due).total_seconds(), 0.0)
+            due = datetime.fromisoformat(run_at).timestamp()
+        return max(self._claimed_at - due, 0.0)
 
     @property
     def should_stop(self) -> bool:

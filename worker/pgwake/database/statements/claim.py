@@ -11,11 +11,15 @@ from pgwake.database.statements import Connection
 if TYPE_CHECKING:
     import asyncpg
 
-# A row a job, and then one that says the rest.
+# A row a job, and then one that says the rest. Times as seconds since 1970: to read a
+# timestamp takes Python as long as the other columns of a row together.
 _CLAIM_ROWS = """
 select c.id, c.lease_id, c.kind, c.payload, c.attempt, c.max_attempts,
-  c.lease_expires_at, c.created_at, c.metadata, c.options,
-  c.claimed_at, c.is_limited, c.next_run_at, c.left_out_id, c.next_cursor
+  date_part('epoch', c.lease_expires_at), date_part('epoch', c.created_at),
+  c.metadata, c.options,
+  case when c.id is null then row(
+    date_part('epoch', c.next_run_at) - date_part('epoch', c.claimed_at),
+    date_part('epoch', c.claimed_at), c.next_cursor, c.is_limited, c.left_out_id) end
 from pgwake.claim_rows($1, $2, $3, $4, $5, $6, $7) as c
 """
 _LEASES_OF = """
@@ -38,10 +42,10 @@ class Claim:
 
     Attributes:
         queue: The queue.
-        jobs: The claimed jobs; Job says what is read of a row, the rest is null.
+        jobs: The claimed jobs, as Job takes them.
         seconds_to_next: From the claim to the next due job; None if none is known, not
             positive if one is left: locked by somebody, or one too many that crashed.
-        claimed_at: When the claim was.
+        claimed_at: When the claim was, in seconds since 1970.
         cursor: For the next claim of the queue.
         is_limited: Whether max_running or a rate leaves little room: claim no more
             than can be run now.
@@ -52,7 +56,7 @@ class Claim:
     queue: str
     jobs: "Sequence[asyncpg.Record]"
     seconds_to_next: float | None
-    claimed_at: datetime
+    claimed_at: float
     cursor: str | None
     is_limited: bool
     left_out_id: int | None = None
@@ -79,11 +83,8 @@ async def claim_rows(
         _CLAIM_ROWS,
         *(queue, count, worker, lease, cursor, suspects, unknown_kinds or None),
     )
-    *_, claimed_at, is_limited, next_run_at, left_out_id, next_cursor = jobs.pop()
-    seconds = next_run_at and (next_run_at - claimed_at).total_seconds()
-    return Claim(
-        *(queue, jobs, seconds, claimed_at, next_cursor, is_limited, left_out_id)
-    )
+    *_, said = jobs.pop()
+    return Claim(queue, jobs, *said)
 
 
 async def leases_of(connection: Connection, worker: str) -> list[tuple[int, UUID]]:

@@ -18,7 +18,8 @@ select current_setting('fsync') = 'off'
 _DROP_DATABASE = "drop database {name} with (force)"
 _CLAIM_ONE = """
 select c.id, c.lease_id, c.kind, c.payload::text, c.attempt, c.max_attempts,
-  c.lease_expires_at, c.created_at, c.metadata::text, c.options::text, c.claimed_at
+  date_part('epoch', c.lease_expires_at), date_part('epoch', c.created_at),
+  c.metadata::text, c.options::text, null, date_part('epoch', c.claimed_at)
 from pgwake.claim_rows($1, 1, $2, suspects => $3) as c
 """
 _QUEUES_TO_CLAIM = """
@@ -75,13 +76,13 @@ async def drop_database(connection: Connection, name: str) -> None:
 
 async def claim_one(
     connection: Connection, worker: str
-) -> tuple[tuple[Any, ...], str, datetime] | None:
+) -> tuple[tuple[Any, ...], str, float] | None:
     """Claim a due job of any queue: its row as a claim's, the queue, and when."""
     for (queue,) in await connection.fetch(_QUEUES_TO_CLAIM):
         for suspects in (False, True):
             *rows, said = await connection.fetch(_CLAIM_ONE, queue, worker, suspects)
             for row in rows:
-                return tuple(row), queue, said["claimed_at"]
+                return tuple(row)[:-1], queue, said[-1]
     return None
 
 

@@ -26,13 +26,15 @@ begin
     perform pgwake.raise_invalid(
       format('lease is %s', extend_leases.lease), 'Use an interval from 1 second to 1 day.');
   end if;
+  with leases as materialized (
+    select k.queue, k.kind, coalesce(
+      extend_leases.lease, (select p.lease from pgwake.get_policy(k.queue, k.kind) as p)) as lease
+    from (select distinct j.queue, j.kind from pgwake.jobs_live as j where j.id = any (v_locked)) as k
+  )
   update pgwake.jobs_live as j
-  set lease_expires_at = greatest(
-    j.lease_expires_at,
-    v_now + coalesce(
-      extend_leases.lease,
-      (select p.lease from pgwake.get_policy(j.queue, j.kind) as p)))
-  where j.id = any (v_locked);
+  set lease_expires_at = greatest(j.lease_expires_at, v_now + l.lease)
+  from leases as l
+  where j.id = any (v_locked) and l.queue = j.queue and l.kind = j.kind;
   return pgwake.held_outcomes(extend_leases.job_ids, extend_leases.lease_ids, 'extended', null);
 end
 $$;

@@ -17,7 +17,8 @@
 -- cancellation had been asked for), lease_lost or no_such_job. The same call repeated
 -- after a lost answer is answered the same; a retry only if it has an error, and until
 -- the job has another. Never raises for one job; raises PW003 for arrays that don't pair
--- up. Locks in id order; rides jobs_live_pkey.
+-- up. Locks in id order, as complete_jobs; one statement locks, decides and writes the
+-- retries. Rides jobs_live_pkey.
 create or replace function pgwake.fail_jobs(
   job_ids bigint[],
   lease_ids uuid[],
@@ -35,116 +36,117 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_nestloop = off
+set enable_hashjoin = off
 set jit = off
 as $$
 #variable_conflict use_column
 declare
   v_audience pgwake.audience := pgwake.get_audience();
   v_ids bigint[];
-  v_places bigint[];
   v_outcomes text[];
-  v_delays interval[];
-  v_statuses text[];
+  v_ended bigint[];
+  v_ends text[];
+  v_reasons text[];
+  v_messages text[];
+  v_tracebacks text[];
   v_queues text[];
   v_waiting_queues text[];
   v_waiting_keys text[];
   v_events text[];
 begin
   perform pgwake.check_batch_arguments(fail_jobs.job_ids, fail_jobs.lease_ids);
-  if exists (
-    select from unnest(array[
-      cardinality(fail_jobs.errors), cardinality(fail_jobs.tracebacks), cardinality(fail_jobs.reasons),
-      cardinality(fail_jobs.retry_ins), cardinality(fail_jobs.retryables)]) as a(length)
-    where a.length <> cardinality(fail_jobs.job_ids)
-  ) then
+  if cardinality(fail_jobs.job_ids) <> any (array[
+    cardinality(fail_jobs.errors), cardinality(fail_jobs.tracebacks), cardinality(fail_jobs.reasons),
+    cardinality(fail_jobs.retry_ins), cardinality(fail_jobs.retryables)])
+  then
     perform pgwake.raise_invalid(
       format('an array has not %s values', cardinality(fail_jobs.job_ids)),
       'Pass one value for each job id (null for none), or leave the array out.');
   end if;
 
   with locked as materialized (
-    select j.id, j.queue, j.kind, j.attempt, j.max_attempts, j.cancel_requested_at, j.concurrency_key
+    select j.id, j.queue, j.kind, j.attempt, j.max_attempts, j.cancel_requested_at, j.concurrency_key,
+      u.place, u.message, u.traceback, coalesce(u.reason, 'failed') as reason, u.retry_in, u.retryable
     from pgwake.jobs_live as j
+    join unnest(
+      fail_jobs.job_ids, fail_jobs.lease_ids, fail_jobs.errors, fail_jobs.tracebacks, fail_jobs.reasons,
+      fail_jobs.retry_ins, fail_jobs.retryables)
+      with ordinality as u(id, lease_id, message, traceback, reason, retry_in, retryable, place)
+      on u.id = j.id and (u.lease_id = j.lease_id) is true
     where j.id = any (fail_jobs.job_ids)
-      and ((j.id, j.lease_id) in (
-        select u.id, u.lease_id
-        from unnest(fail_jobs.job_ids, fail_jobs.lease_ids) as u(id, lease_id)
-      )) is true
     order by j.id
-    for update
+    for update of j
   ),
   policies as materialized (
     select d.queue, d.kind, p.*
     from (select distinct l.queue, l.kind from locked as l) as d
     cross join lateral pgwake.get_policy(d.queue, d.kind) as p
   ),
-  decided as (
-    select l.id, u.place, l.concurrency_key, p.keep_order,
+  decided as materialized (  -- the delay is drawn once
+    select l.id, l.place, l.message, l.traceback, l.reason, l.concurrency_key, p.keep_order,
       case
         when l.cancel_requested_at is not null then 'cancelled'
-        when u.retryable is false or l.attempt >= coalesce(l.max_attempts, p.max_attempts) then 'failed'
+        when l.retryable is false or l.attempt >= coalesce(l.max_attempts, p.max_attempts) then 'failed'
         else 'retry'
       end as outcome,
       case
-        when u.retry_in is null then
+        when l.retry_in is null then
           pgwake.retry_delay(l.attempt, p.backoff_base, p.backoff_cap, p.backoff_jitter)
-        else least(greatest(u.retry_in, interval '0'), interval '10 years')
+        else least(greatest(l.retry_in, interval '0'), interval '10 years')
       end as delay
     from locked as l
-    join unnest(fail_jobs.job_ids, fail_jobs.retry_ins, fail_jobs.retryables)
-      with ordinality as u(id, retry_in, retryable, place) on u.id = l.id
     join policies as p on p.queue = l.queue and p.kind = l.kind
-    offset 0  -- the delay is drawn once
+  ),
+  retried as (
+    update pgwake.jobs_live as j
+    set status = pgwake.status_after_attempt(d.concurrency_key, d.delay, d.keep_order),
+      lease_id = null, lease_expires_at = null, claimed_by = null, started_at = null,
+      errors = pgwake.append_error(j.errors, j.attempt, j.claimed_by, d.reason, d.message, d.traceback),
+      run_at = pgwake.now() + d.delay
+    from decided as d
+    where j.id = any (fail_jobs.job_ids) and d.id = j.id and d.outcome = 'retry'
+    returning j.id, j.queue, j.kind, j.status, j.concurrency_key
+  ),
+  counted as (
+    insert into pgwake.counts (queue, at, running_rows, waiting_rows)
+    select r.queue, pgwake.now(), -count(*), nullif(count(*) filter (where r.status = 'waiting'), 0)
+    from retried as r
+    group by r.queue
   )
-  select array_agg(d.id), array_agg(d.place), array_agg(d.outcome), array_agg(d.delay),
-    array_agg(pgwake.status_after_attempt(d.concurrency_key, d.delay, d.keep_order))
-  into v_ids, v_places, v_outcomes, v_delays, v_statuses
-  from decided as d;
-
-  if 'retry' = any (v_outcomes) then
-    with retried as (
-      update pgwake.jobs_live as j
-      set status = u.status, lease_id = null, lease_expires_at = null, claimed_by = null, started_at = null,
-        errors = pgwake.append_error(
-          j.errors, j.attempt, j.claimed_by, coalesce(e.reason, 'failed'), e.message, e.traceback),
-        run_at = pgwake.now() + u.delay
-      from unnest(v_ids, v_outcomes, v_delays, v_statuses) as u(id, outcome, delay, status)
-      join unnest(fail_jobs.job_ids, fail_jobs.errors, fail_jobs.tracebacks, fail_jobs.reasons)
-        as e(id, message, traceback, reason) on e.id = u.id
-      where j.id = any (v_ids) and u.id = j.id and u.outcome = 'retry'
-      returning j.id, j.queue, j.kind, j.status, j.concurrency_key
-    ),
-    counted as (
-      insert into pgwake.counts (queue, at, running_rows, waiting_rows)
-      select r.queue, pgwake.now(), -count(*), nullif(count(*) filter (where r.status = 'waiting'), 0)
-      from retried as r
-      group by r.queue
-    )
-    select array_agg(distinct r.queue) filter (where r.status = 'pending'),
+  select o.*, r.*
+  into v_ids, v_outcomes, v_ended, v_ends, v_reasons, v_messages, v_tracebacks,
+    v_queues, v_waiting_queues, v_waiting_keys, v_events
+  from (
+    select array_agg(d.id order by d.place), array_agg(d.outcome order by d.place),
+      array_agg(d.id) filter (where d.outcome <> 'retry'), array_agg(d.outcome) filter (where d.outcome <> 'retry'),
+      array_agg(d.reason) filter (where d.outcome <> 'retry'),
+      array_agg(d.message) filter (where d.outcome <> 'retry'),
+      array_agg(d.traceback) filter (where d.outcome <> 'retry')
+    from decided as d
+  ) as o
+  cross join (
+    select array_agg(r.queue) filter (where r.status = 'pending'),
       array_agg(r.queue) filter (where r.status = 'waiting'),
       array_agg(r.concurrency_key) filter (where r.status = 'waiting'),
       array_agg(pgwake.status_event(r.id, r.queue, r.kind, 'running', r.status))
         filter (where pgwake.is_announced(r.queue, v_audience))
-    into v_queues, v_waiting_queues, v_waiting_keys, v_events
-    from retried as r;
-    perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
-    if v_waiting_keys is not null then
-      perform pgwake.admit_next_jobs(v_waiting_queues, v_waiting_keys);
-    end if;
+    from retried as r
+  ) as r;
+  if v_queues is not null then
+    perform pgwake.wake(q.name) from (select distinct u.name from unnest(v_queues) as u(name)) as q;
+  end if;
+  if v_waiting_keys is not null then
+    perform pgwake.admit_next_jobs(v_waiting_queues, v_waiting_keys);
+  end if;
+  if v_events is not null then
     perform pgwake.announce(v_events);
   end if;
-  if v_outcomes && array['failed', 'cancelled'] then
-    perform pgwake.end_jobs(
-      array_agg(u.id), array_agg(u.outcome), array_agg(coalesce(e.reason, 'failed')), array_agg(e.message),
-      array_agg(e.traceback))
-    from unnest(v_ids, v_outcomes) as u(id, outcome)
-    join unnest(fail_jobs.job_ids, fail_jobs.errors, fail_jobs.tracebacks, fail_jobs.reasons)
-      as e(id, message, traceback, reason) on e.id = u.id
-    where u.outcome <> 'retry';
+  if v_ended is not null then
+    perform pgwake.end_jobs(v_ended, v_ends, v_reasons, v_messages, v_tracebacks);
   end if;
 
   if cardinality(v_ids) = cardinality(fail_jobs.job_ids) then
-    return array(select d.outcome from unnest(v_places, v_outcomes) as d(place, outcome) order by d.place);
+    return v_outcomes;
   end if;
   return array(
     select coalesce(

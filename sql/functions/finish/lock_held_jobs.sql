@@ -18,11 +18,11 @@ begin
   return array(
     select j.id
     from pgwake.jobs_live as j
-    where j.id = any (array(
-        select u.id
+    where j.id = any (lock_held_jobs.job_ids)
+      and ((j.id, j.lease_id) in (
+        select u.id, u.lease_id
         from unnest(lock_held_jobs.job_ids, lock_held_jobs.lease_ids) as u(id, lease_id)
-        where u.lease_id = (select l.lease_id from pgwake.jobs_live as l where l.id = u.id)))
-      and j.lease_id = any (lock_held_jobs.lease_ids)
+      )) is true
     order by j.id
     for no key update skip locked);
 end

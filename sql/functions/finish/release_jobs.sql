@@ -31,6 +31,7 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_nestloop = off
+set enable_hashjoin = off
 set jit = off
 as $$
 #variable_conflict use_column
@@ -63,34 +64,29 @@ begin
       'Pass one delay for each job id (null for none), or leave delays out.');
   end if;
 
-  -- All locks first, since those to be cancelled are not locked by the update.
-  perform from pgwake.jobs_live as j
-  where j.id = any (release_jobs.job_ids) and j.lease_id = any (release_jobs.lease_ids)
-  order by j.id
-  for update;
-
-  with mine as materialized (
-    select u.id, u.error, back.delay,
-      pgwake.status_after_attempt(back.concurrency_key, back.delay, back.keep_order) as status
-    from unnest(release_jobs.job_ids, release_jobs.lease_ids, release_jobs.delays, release_jobs.errors)
-      as u(id, lease_id, delay, error)
-    cross join lateral (
-      select j.lease_id, j.concurrency_key,
-        coalesce(
-          case when u.delay is not null then
-            least(greatest(u.delay, interval '0'), interval '10 years')
-          end,
-          case when release_jobs.reason in ('unknown_kind', 'refused') then
-            least(interval '1 second' * 2 ^ least(j.bounce_count, 20), interval '5 minutes')
-          end) as delay,
-        case when j.concurrency_key is not null then
-          (select q.keep_order from pgwake.queues as q where q.name = j.queue)
-        end as keep_order
-      from pgwake.jobs_live as j
-      where j.id = u.id
-      offset 0
-    ) as back
-    where back.lease_id = u.lease_id
+  with locked as materialized (
+    select j.id, j.queue, j.concurrency_key, j.cancel_requested_at, u.error,
+      coalesce(
+        case when u.delay is not null then
+          least(greatest(u.delay, interval '0'), interval '10 years')
+        end,
+        case when release_jobs.reason in ('unknown_kind', 'refused') then
+          least(interval '1 second' * 2 ^ least(j.bounce_count, 20), interval '5 minutes')
+        end) as delay
+    from pgwake.jobs_live as j
+    join unnest(release_jobs.job_ids, release_jobs.lease_ids, release_jobs.delays, release_jobs.errors)
+      as u(id, lease_id, delay, error) on u.id = j.id and (u.lease_id = j.lease_id) is true
+    where j.id = any (release_jobs.job_ids)
+    order by j.id
+    for update of j
+  ),
+  mine as materialized (
+    select l.id, l.error, l.delay,
+      pgwake.status_after_attempt(l.concurrency_key, l.delay, case when l.concurrency_key is not null then
+        (select q.keep_order from pgwake.queues as q where q.name = l.queue)
+      end) as status
+    from locked as l
+    where l.cancel_requested_at is null
   ),
   released as (
     update pgwake.jobs_live as j
@@ -109,8 +105,7 @@ begin
       end,
       run_at = coalesce(pgwake.now() + m.delay, j.run_at)
     from mine as m
-    where m.id = j.id and j.id = any (array(select mine.id from mine))
-      and j.lease_id = any (release_jobs.lease_ids) and j.cancel_requested_at is null
+    where j.id = any (release_jobs.job_ids) and m.id = j.id
     returning j.id, j.queue, j.kind, j.status, j.concurrency_key
   ),
   counted as (
@@ -119,13 +114,14 @@ begin
     from released as r
     group by r.queue
   )
-  select array_agg(r.id), array_agg(distinct r.queue),
+  select array_agg(r.id), array_agg(r.queue),
     array_agg(r.queue) filter (where r.status = 'waiting'),
     array_agg(r.concurrency_key) filter (where r.status = 'waiting'),
     array_agg(r.kind) filter (where release_jobs.reason = 'unknown_kind'),
     array_agg(pgwake.status_event(r.id, r.queue, r.kind, 'running', r.status))
-      filter (where pgwake.is_announced(r.queue, v_audience))
-  into v_released, v_queues, v_waiting_queues, v_waiting_keys, v_unknown_kinds, v_events
+      filter (where pgwake.is_announced(r.queue, v_audience)),
+    array(select l.id from locked as l where l.cancel_requested_at is not null)
+  into v_released, v_queues, v_waiting_queues, v_waiting_keys, v_unknown_kinds, v_events, v_cancelled
   from released as r;
   if v_waiting_keys is not null then
     perform pgwake.admit_next_jobs(v_waiting_queues, v_waiting_keys);
@@ -133,18 +129,16 @@ begin
   if v_unknown_kinds is not null then
     perform pgwake.count_bounces(v_unknown_kinds);
   end if;
-  perform pgwake.wake(q.name) from unnest(v_queues) as q(name);
-  perform pgwake.announce(v_events);
+  if v_queues is not null then
+    perform pgwake.wake(q.name) from (select distinct u.name from unnest(v_queues) as u(name)) as q;
+  end if;
+  if v_events is not null then
+    perform pgwake.announce(v_events);
+  end if;
 
   if cardinality(v_released) = cardinality(release_jobs.job_ids) then
     return array_fill('released'::text, array[cardinality(v_released)]);
   end if;
-  v_cancelled := array(
-    select u.id
-    from unnest(release_jobs.job_ids, release_jobs.lease_ids) as u(id, lease_id)
-    where u.id <> all (coalesce(v_released, '{}')) and pgwake.lease_outcome(u.id, u.lease_id) = 'held'
-    order by u.id
-  );
   perform pgwake.end_job(c.id, 'cancelled') from unnest(v_cancelled) as c(id);
   return array(
     select

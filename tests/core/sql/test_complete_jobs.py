@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from support import Connection
+from support import Connect, Connection
 from support.sql.helpers import (
+    ABSENT,
     Row,
     blocking,
     call,
@@ -16,7 +17,9 @@ from support.sql.helpers import (
     pair,
     pairs,
     refused,
+    rows,
     running,
+    set_queue,
 )
 
 
@@ -147,3 +150,35 @@ async def test_a_users_hook_joins_the_transaction_of_the_end(db: Connection) -> 
     await call(db, "complete_jobs", **pairs(*jobs))
 
     assert await db.fetchval("select count(*) from done") == 3
+
+
+async def test_it_answers_and_keeps_the_same_whomever_ends_concern(
+    db: Connection, connect: Connect
+) -> None:
+    async def outcomes_and_rows(queue: str, **columns: Any) -> tuple[list[str], Any]:
+        held = [await running(db, queue=queue, **columns) for _ in range(6)]
+        await call(db, "complete_job", **pair(held[0]))
+        await call(db, "fail_job", **pair(held[1]), retryable=False)
+        await call(db, "release_jobs", **pairs(held[2]))
+        await call(db, "cancel_job", job_id=held[3]["id"])
+        absent = {**held[0], "id": ABSENT}
+        results = [*range(6), None]
+        outcomes = await call(
+            db, "complete_jobs", **pairs(*held, absent), results=results
+        )
+        kept = [await job(db, row["id"]) for row in held]
+        (stats,) = await rows(db, "get_queue_stats", queue=queue)
+        numbers = [v for k, v in stats.items() if k.endswith(("_count", "_total"))]
+        return outcomes, (
+            [(row["status"], row["result"], row["finished_slot"]) for row in kept],
+            numbers,
+        )
+
+    plain = await outcomes_and_rows("plain")
+    done = ["completed", "lease_lost", "lease_lost"] + ["completed"] * 3
+    assert plain[0] == [*done, "no_such_job"]
+    assert await outcomes_and_rows("hooked", webhook="https://example.com") == plain
+    await set_queue(db, "limited", max_running=10)
+    assert await outcomes_and_rows("limited") == plain
+    await call(await connect(), "watch")
+    assert await outcomes_and_rows("watched") == plain

@@ -11,6 +11,7 @@ from support import Connection
 from support.sql.helpers import (
     ABSENT,
     Row,
+    blocking,
     call,
     claim,
     insert,
@@ -19,6 +20,7 @@ from support.sql.helpers import (
     pair,
     pairs,
     refused,
+    rows,
     running,
     set_clock,
     sweep,
@@ -229,3 +231,28 @@ async def test_a_job_that_was_never_claimed_is_not_held(
     else:
         assert await call(db, function, **pairs(never)) == ["lease_lost"]
     assert (await job(db, never["id"]))["status"] == "pending"
+
+
+@pytest.mark.parametrize(
+    ("first", "outcomes"),
+    [
+        ("extend_leases", ["completed", "retry", "released"]),
+        ("cancel_job", ["completed", "cancelled", "cancel_requested"]),
+        ("release_jobs", ["lease_lost"] * 3),
+        ("fail_jobs", ["lease_lost"] * 3),
+    ],
+)
+async def test_an_end_sees_what_it_has_waited_for(
+    db: Connection, other: Connection, first: str, outcomes: list[str]
+) -> None:
+    for function, outcome in zip(
+        ("complete_jobs", "fail_jobs", "release_jobs"), outcomes, strict=True
+    ):
+        held = await running(db, queue=function)
+        ends = call(other, function, **pairs(held))
+        async with blocking(db, other, ends) as task:
+            of_job = {"job_id": held["id"]} if first == "cancel_job" else pairs(held)
+            await call(db, first, **of_job)
+        assert await task == [outcome]
+        (stats,) = await rows(db, "get_queue_stats", queue=function)
+        assert stats["running_count"] == 0

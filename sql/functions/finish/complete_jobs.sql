@@ -24,6 +24,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_nestloop = off
 set enable_hashjoin = off
+set enable_mergejoin = on
 set jit = off
 as $$
 #variable_conflict use_column

@@ -36,7 +36,6 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_nestloop = off
-set enable_hashjoin = off
 set jit = off
 as $$
 #variable_conflict use_column

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support import Connection
+from support import Connect, Connection
 from support.sql.fixtures import fixture
 from support.sql.helpers import (
     ABSENT,
@@ -19,6 +19,7 @@ from support.sql.helpers import (
     row_count,
     set_clock,
 )
+from support.sql.plans import Explained, nodes
 
 pytestmark = pytest.mark.own_database  # no statistics of other tests
 
@@ -183,3 +184,19 @@ async def test_retention_reads_no_leaf_from_end_to_end(
     await set_clock(db, f"{days} days")
 
     assert await scanned(db, "apply_retention") == []
+
+
+async def test_a_completion_meets_its_jobs_in_the_order_of_their_ids(
+    admin_url: str, connect: Connect, held: list[Row]
+) -> None:
+    explained = await Explained.start(await connect(admin_url))
+    await explained.connection.execute("set enable_mergejoin = off")
+    ids, leases = (
+        ",".join(str(row[key]) for row in held) for key in ("id", "lease_id")
+    )
+    statements = await explained.run(
+        f"select pgwake.complete_jobs('{{{ids}}}', '{{{leases}}}')"
+    )
+    (ends,) = [s for s in statements if "delete from pgwake.jobs_live" in s.text]
+    (moved,) = [n for n in nodes(ends.plan) if n.get("Operation") == "Delete"]
+    assert [node["Node Type"] for node in moved["Plans"]] == ["Merge Join"]

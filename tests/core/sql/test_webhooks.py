@@ -20,7 +20,7 @@ from support.sql.helpers import (
     set_queue,
     status,
 )
-from support.sql.plans import Explained
+from support.sql.plans import Explained, nodes
 
 OWN = "https://own.example/hook"
 QUEUES = "https://queue.example/hook"
@@ -208,8 +208,3 @@ async def test_webhooks_are_found_by_primary_keys_in_the_leaf_of_the_day(
     scans = list(sends.scans())
     assert {index for _, index in scans} == {f"{table}_pkey" for table, _ in scans}
     assert len(scans) == 2  # of dead letters, and of one leaf
-
-
-def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """A plan's nodes."""
-    return [plan] + [n for child in plan.get("Plans", ()) for n in nodes(child)]

@@ -76,16 +76,16 @@ class Statement:
 
     def scans(self) -> Iterator[tuple[str, str | None]]:
         """The tables of jobs it reads, with the index or None."""
-        for node in _nodes(self.plan):
+        for node in nodes(self.plan):
             table = node.get("Relation Name", "")
             if table.startswith("jobs") and "Scan" in node["Node Type"]:
                 yield table, node.get("Index Name")
 
 
-def _nodes(plan: Row) -> Iterator[Row]:
+def nodes(plan: Row) -> Iterator[Row]:
     yield plan
     for child in plan.get("Plans", ()):
-        yield from _nodes(child)
+        yield from nodes(child)
 
 
 class Explained:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import deque
+from collections.abc import Sequence
 from datetime import timedelta
 from time import monotonic
 
@@ -174,16 +175,21 @@ class Claimer:
             )
             return None
         self.heartbeat.is_refused = False
-        self._metrics.claim_seconds.add((), [monotonic() - started])
-        self._metrics.claim_succeeded.note((self.ready_jobs.queue,))
+        seconds = monotonic() - started
         self._is_limited = claim.is_limited
         if not suspects:
             self._cursor = claim.cursor
         jobs = Attempt.from_claim(claim, started)
         self._held_jobs.take(jobs)
-        self._metrics.claimed(jobs)
         self.ready_jobs.put(jobs)
+        # Once they have begun, where slots wait for them.
+        asyncio.get_running_loop().call_soon(self._count, jobs, seconds)
         return claim, jobs
+
+    def _count(self, jobs: Sequence[Attempt], seconds: float) -> None:
+        self._metrics.claim_seconds.add((), [seconds])
+        self._metrics.claim_succeeded.note((self.ready_jobs.queue,))
+        self._metrics.claimed(jobs)
 
     async def _room(self) -> int:
         """Wait until a claim is worth it; how many jobs to ask for."""
@@ -229,6 +235,7 @@ class Claimer:
 
     async def _rest(self, claim: Claim) -> None:
         """Sleep after a look that has found less than there was room for."""
+        await asyncio.sleep(0)  # the slots first, which have waited for these jobs
         is_news = claim.left_out_id not in {None, self._left_out_id}
         if is_news or self.ready_jobs.saw_unknown_kind:
             self._left_out_id = claim.left_out_id

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from pgwake import Registry, Worker
-from pgwake.engine.lifeline.notify_lock import NotifyLock
+from pgwake.engine.lifeline.notify_lock import NotifyLock, settle
 from pgwake.engine.mailbox import Mailbox, Role, Wish
 from support import Connect, Connection, wait_for
 from support.sql.helpers import call, insert, job
@@ -86,7 +86,7 @@ async def test_who_changes_its_mind_at_once_hears_that_it_is_still_on_duty(
         for each in wishes:
             mailbox.want(each)
         await asyncio.sleep(0)  # they arrive
-        await lock.settle(connection)
+        await settle(connection, [lock])
         async with asyncio.timeout(1):
             await mailbox.woken.wait()
         assert (mailbox.role, mailbox.cause) == (Role.ON_DUTY, "lock")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import anyio
+import structlog
 
 from pgwake import worker_names
 from pgwake.database.session import Session
@@ -16,9 +17,11 @@ from pgwake.engine.ends import Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.job_services import JobServices
+from pgwake.engine.lifeline.listener import MAX_QUEUES
 from pgwake.engine.lifeline.renewal import renewal_interval
 from pgwake.engine.lifeline.thread import Lifeline
 from pgwake.engine.mailbox import Mailbox
+from pgwake.engine.poll import Poll
 from pgwake.engine.progress import ProgressReports
 from pgwake.engine.quarantine import Quarantine
 from pgwake.engine.ready_jobs import ReadyJobs
@@ -36,6 +39,8 @@ from pgwake.observe.metrics import Metrics
 from pgwake.observe.sampler import Sampler
 from pgwake.processes.pool import Processes
 from pgwake.settings import DEFAULT_LEASE, Settings
+
+log = structlog.get_logger()
 
 
 class Assembly:
@@ -87,6 +92,7 @@ class Assembly:
         self.database_fit = DatabaseFit(
             self.chores, self.health, settings.environment, stopping
         )
+        self._poll = Poll(self._claims, list(queues), settings.poll_interval)
         self.claimers = [self._build_claimer(ready) for ready in self.all_ready]
         self.quarantine = Quarantine(
             self.claimers,
@@ -158,7 +164,7 @@ class Assembly:
             self._claims,
             worker=self._name,
             lease=self._settings.lease,
-            poll_interval=self._settings.poll_interval,
+            poll=self._poll,
             held_jobs=self.held_jobs,
             metrics=self._metrics,
             claim_lock=self.database_fit.lock,
@@ -208,10 +214,18 @@ class Assembly:
     def _build_lifeline(
         self, sampler: Sampler, beat_fd: int | None, http_port: int
     ) -> Lifeline:
+        mailboxes = [claimer.mailbox for claimer in self.claimers]
+        if len(mailboxes) > MAX_QUEUES:
+            log.warning(
+                "too many queues to be woken for all of them",
+                queues=len(mailboxes),
+                woken_for=MAX_QUEUES,
+                remedy="the rest is polled: have several processes work on a part each",
+            )
         return Lifeline(
             self._settings,
             self._name,
-            mailboxes=[claimer.mailbox for claimer in self.claimers],
+            mailboxes=mailboxes[:MAX_QUEUES],
             held_jobs=self.held_jobs,
             all_ready=self.all_ready,
             finisher=self.finisher,

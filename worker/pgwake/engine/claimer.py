@@ -5,6 +5,7 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
+from math import inf
 from time import monotonic
 
 import asyncpg
@@ -15,6 +16,7 @@ from pgwake.database.session import Session
 from pgwake.database.statements.claim import Claim, claim_rows
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.mailbox import MAX_NOTIFICATIONS, Mailbox, Role, Wish
+from pgwake.engine.poll import Poll
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.attempt import Attempt
@@ -57,7 +59,7 @@ class Claimer:
         session: A session for claims; queues may share one.
         worker: The name to claim under.
         lease: How long a claim holds; None: the queue's own.
-        poll_interval: Seconds between looks without having been woken.
+        poll: What it asks, without having been woken, whether there may be jobs.
         held_jobs: The jobs that the process holds.
         metrics: Where to count.
         claim_lock: Held while claiming; whoever holds it keeps all queues from
@@ -72,7 +74,7 @@ class Claimer:
         *,
         worker: str,
         lease: float | None,
-        poll_interval: float,
+        poll: Poll,
         held_jobs: HeldJobs,
         metrics: Metrics,
         claim_lock: asyncio.Lock,
@@ -82,13 +84,13 @@ class Claimer:
         self._session = session
         self._worker = worker
         self._lease = None if lease is None else timedelta(seconds=lease)
-        self._poll_interval = poll_interval
+        self._poll = poll
         self._held_jobs = held_jobs
         self._metrics = metrics
         self._claim_lock = claim_lock
         self.heartbeat = Heartbeat(
             f"the claims of queue {ready_jobs.queue}",
-            max(poll_interval, session.timeout),
+            max(poll.interval, session.timeout),
         )
         self._naps = 0  # that may still be in vain before it sleeps
         self._cursor: str | None = None
@@ -258,7 +260,7 @@ class Claimer:
         self.mailbox.want(Wish.WORK)
         if not self._stopping:
             await asyncio.sleep(REFUSED_SECONDS)
-        await self._sleep(None)
+        await self._sleep(None, was_refused=True)
 
     def _is_busy(self, *, found: bool) -> bool:
         """Whether jobs come so fast that looking often beats being woken by each."""
@@ -285,16 +287,18 @@ class Claimer:
         self._locked_since = self._locked_since or now
         return max(LOCKED_SECONDS, (now - self._locked_since) / 10)
 
-    async def _sleep(self, seconds_to_next: float | None) -> None:
-        """Sleep until woken, until the next job is due, or until the next poll.
+    async def _sleep(
+        self, seconds_to_next: float | None, *, was_refused: bool = False
+    ) -> None:
+        """Sleep until woken, until the next job is due, or until a poll finds one.
 
         What was claimed ahead and gets no slot meanwhile is given back.
         """
-        poll = self._poll_interval * random.uniform(0.9, 1.1)  # noqa: S311
-        seconds = poll if seconds_to_next is None else min(seconds_to_next, poll)
-        wakes_at = monotonic() + seconds
+        since = monotonic()
+        timer_at = inf if seconds_to_next is None else since + seconds_to_next
+        poll_at = since + self._poll.interval * random.uniform(0.9, 1.1)  # noqa: S311
         while not self.mailbox.woken.is_set():
-            left = wakes_at - monotonic()
+            left = min(timer_at, poll_at) - monotonic()
             hoards = bool(self.ready_jobs.jobs) and left > HOARD_SECONDS
             try:
                 async with asyncio.timeout(HOARD_SECONDS if hoards else left):
@@ -303,11 +307,28 @@ class Claimer:
                 if hoards:
                     await self._give_back()
                     continue
-                is_poll = seconds == poll
-                self._metrics.woken(
-                    self.ready_jobs.queue, "poll" if is_poll else "timer"
-                )
-                if is_poll:
-                    self.mailbox.ask_anew()
-                return
+                if timer_at <= poll_at:
+                    self._metrics.woken(self.ready_jobs.queue, "timer")
+                    return
+                next_at = None if was_refused else await self._ask_poll(since)
+                if next_at is None:
+                    self._metrics.woken(self.ready_jobs.queue, "poll")
+                    return
+                since, poll_at = monotonic(), next_at
         self._metrics.woken(self.ready_jobs.queue, self.mailbox.cause)
+
+    async def _ask_poll(self, since: float) -> float | None:
+        """When to poll again; None: there may be jobs. And whether it is on duty."""
+        loop = asyncio.get_running_loop()
+        slow = loop.call_later(SLOW_LOOK_SECONDS, self.mailbox.want, Wish.WORK)
+        self.heartbeat.rest()
+        try:
+            next_at = await self._poll.next_at(self.ready_jobs.queue, since)
+        finally:
+            slow.cancel()
+            self.heartbeat.beat()
+        if self.mailbox.role is not Role.ON_DUTY:
+            self.mailbox.ask_anew()
+            if next_at is not None:
+                self.mailbox.want(Wish.NAP)
+        return next_at

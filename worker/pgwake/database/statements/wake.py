@@ -1,5 +1,6 @@
 """The SQL of who sleeps on a queue and who wakes them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from pgwake.database.statements import Connection
@@ -7,7 +8,13 @@ from pgwake.database.statements import Connection
 CHANNEL = "pgwake"
 DUTY_CHANNEL = "pgwake_duty"
 CANCEL_CHANNEL = "pgwake_cancel"
-_PARK = "select pgwake.park($1, $2)"
+_PARK_ALL = """
+select q.name from unnest($1::text[]) as q(name) where pgwake.park(q.name, true)
+"""
+_DUE_QUEUES = """
+select q.name from unnest($1::text[]) as q(name)
+where pgwake.next_run_at(q.name) <= pgwake.now()
+"""
 _MUTE = "select pgwake.mute($1)"
 _UNMUTE = "select pgwake.unmute($1)"
 _UNPARK = "select pgwake.unpark($1, $2)"
@@ -23,10 +30,14 @@ where a.pid = $1 and a.backend_start = $2 and a.datname = current_database()
 """
 
 
-async def park(connection: Connection, queue: str, *, muted: bool) -> bool:
-    """Go on duty for a queue; whether this session is now, or another is."""
-    is_on_duty: bool = await connection.fetchval(_PARK, queue, muted)
-    return is_on_duty
+async def park_all(connection: Connection, queues: Sequence[str]) -> frozenset[str]:
+    """Go on duty for queues, muted; those for which no other session is."""
+    return frozenset(row[0] for row in await connection.fetch(_PARK_ALL, queues))
+
+
+async def due_queues(connection: Connection, queues: Sequence[str]) -> frozenset[str]:
+    """Return those of the queues in which a job is due."""
+    return frozenset(row[0] for row in await connection.fetch(_DUE_QUEUES, queues))
 
 
 async def mute(connection: Connection, queue: str) -> None:

@@ -27,7 +27,7 @@ from pgwake.database.statements.wake import (
     open_writers,
     session_id,
 )
-from pgwake.engine.lifeline.notify_lock import NotifyLock
+from pgwake.engine.lifeline.notify_lock import NotifyLock, settle
 from pgwake.engine.mailbox import Mailbox
 from pgwake.observe.metrics import Metrics
 from pgwake.sleep import pause
@@ -37,6 +37,9 @@ log = structlog.get_logger()
 # Longer than the usual poll, since each poll of a queue that another process is on duty
 # for is a statement here, too.
 PING_SECONDS = 6.0
+# For which a process can be woken: each takes two of the server's locks, of which
+# a default server has 6,400 for all its sessions.
+MAX_QUEUES = 1000
 POOLED_SECONDS = 300.0  # until it tries again whether LISTEN works meanwhile
 _POOLED = {
     "cause": "a transaction pooler stands before the database, so only the poll finds"
@@ -159,8 +162,7 @@ class Listener:
         self._is_settled = False  # before the event is cleared: has_left looks at both
         self._changed.clear()
         async with asyncio.timeout(self._timeout):
-            for lock in self._notify_locks.values():
-                await lock.settle(connection)
+            await settle(connection, self._notify_locks.values())
             self._is_settled = True
             if any(lock.seconds_to_look() <= 0 for lock in self._notify_locks.values()):
                 writers = await open_writers(connection)

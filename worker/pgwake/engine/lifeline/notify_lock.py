@@ -1,10 +1,17 @@
 """The notify lock: which of the processes that sleep on a queue its inserts wake."""
 
+from collections.abc import Collection
 from math import inf
 from time import monotonic
 
 from pgwake.database.statements import Connection
-from pgwake.database.statements.wake import mute, park, pass_duty, unmute, unpark
+from pgwake.database.statements.wake import (
+    mute,
+    park_all,
+    pass_duty,
+    unmute,
+    unpark,
+)
 from pgwake.engine.mailbox import Mailbox, Role, Wish
 
 # After the notify lock was taken, and at the least between looks.
@@ -59,18 +66,16 @@ class NotifyLock:
         self.mailbox.tell(Role.ALONE, "lock")
 
     async def settle(self, connection: Connection) -> None:
-        """Go on duty or off, take the lock or give it up, as the claimer wants."""
+        """Go off duty, take the lock or give it up, as the claimer wants."""
         while self.mailbox.wish is not Wish.WORK and not self.is_away:
-            if self.mailbox.is_elsewhere:
-                return
             if not self.is_on_duty:
-                await self._try(connection)
-            elif self.is_held is (self.mailbox.wish is Wish.SLEEP):
+                return
+            if self.is_held is (self.mailbox.wish is Wish.SLEEP):
                 if self.mailbox.was_done:  # and is not, having changed its mind at once
                     self.mailbox.was_done = False
                     self.mailbox.tell(Role.ON_DUTY, "lock")
                 return
-            elif self.is_held:
+            if self.is_held:
                 await mute(connection, self.name)
                 self.is_held = False
             else:
@@ -83,9 +88,16 @@ class NotifyLock:
             await pass_duty(connection, self.name)
         self._owes = self.mailbox.was_done = False
 
-    async def _try(self, connection: Connection) -> None:
+    def begin_try(self) -> bool:
+        """Whether to try to go on duty now: tried() has to follow then."""
         self._is_passed = False
-        if await park(connection, self.name, muted=True):
+        if self.is_on_duty or self.is_away or self.mailbox.is_elsewhere:
+            return False
+        return self.mailbox.wish is not Wish.WORK
+
+    def tried(self, *, is_on_duty: bool) -> None:
+        """Hear whether it is on duty now, or another session is."""
+        if is_on_duty:
             self.is_on_duty = True
             self.mailbox.tell(Role.ON_DUTY, "lock")
         elif self._is_passed:  # passed meanwhile
@@ -129,3 +141,17 @@ class NotifyLock:
         self._next_look = now + max(FIRST_LOOK_SECONDS, (now - self._since) / 10)
         if gone:
             self.mailbox.tell(Role.ON_DUTY, "lock")
+
+
+async def settle(connection: Connection, locks: Collection[NotifyLock]) -> None:
+    """Go on duty or off, take locks or give them up, as their claimers want.
+
+    Many queues go on duty by one statement: a process may have a thousand, each of
+    which asks anew with each poll.
+    """
+    while trying := [lock for lock in locks if lock.begin_try()]:
+        parked = await park_all(connection, [lock.name for lock in trying])
+        for lock in trying:
+            lock.tried(is_on_duty=lock.name in parked)
+    for lock in locks:
+        await lock.settle(connection)

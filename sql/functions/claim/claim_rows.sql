@@ -271,6 +271,11 @@ begin
   v_spent := clock_timestamp() - v_began_at;
 
   if v_ids <> '{}' then
+    if num_nulls(v_policy.max_running, v_policy.rate_limit) = 2 then
+      -- Later than the ends that have made their keys' room. Claims with limits come one after the other anyway.
+      v_now := greatest(v_now, clock_timestamp() + (pgwake.now() - now()));
+      claimed_at := v_now;
+    end if;
     v_lease_id := gen_random_uuid();
     v_leased_at := greatest(v_now, pgwake.called_at());
     return query

@@ -8,7 +8,8 @@
 -- All or none. Raises PW003, with the place in the array from 1, for a field that is
 -- unknown or can't be meant; class 22 where its type is another; else as enqueue().
 -- Unique keys are added in their order, so that calls do not deadlock over them; another
--- open transaction that adds one is waited for. Rides jobs_unique_key_idx.
+-- open transaction that adds one is waited for. Without any it is a plain INSERT. Rides
+-- jobs_unique_key_idx.
 create or replace function pgwake.enqueue_many(jobs jsonb)
 returns bigint[]
 language plpgsql volatile
@@ -19,9 +20,13 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
+  v_fields constant text[] := '{
+    kind, payload, queue, priority, run_at, delay, max_attempts, unique_key, on_conflict, metadata, concurrency_key,
+    depends_on, on_parent_failure, webhook}';
   v_ids bigint[];
   v_left jsonb;
-  v_problem text;
+  v_has_keys boolean;
+  v_place bigint;
   v_job record;
 begin
   if jsonb_typeof(enqueue_many.jobs) is distinct from 'array' then
@@ -31,10 +36,9 @@ begin
   select case n.name when '' then 'is not an object' else format('has a field %L', n.name) end as problem, e.place
   into v_job
   from jsonb_array_elements(enqueue_many.jobs) with ordinality as e(job, place)
-  cross join lateral jsonb_object_keys(case jsonb_typeof(e.job) when 'object' then e.job else '{"": 0}' end) as n(name)
-  where n.name not in (
-    'kind', 'payload', 'queue', 'priority', 'run_at', 'delay', 'max_attempts', 'unique_key', 'on_conflict', 'metadata',
-    'concurrency_key', 'depends_on', 'on_parent_failure', 'webhook')
+  cross join lateral jsonb_object_keys(
+    case jsonb_typeof(e.job) when 'object' then e.job - v_fields else '{"": 0}' end) as n(name)
+  where case jsonb_typeof(e.job) when 'object' then e.job - v_fields <> '{}' else true end
   limit 1;
   if found then
     perform pgwake.raise_invalid(
@@ -42,66 +46,61 @@ begin
       'A job is an object with the parameters of pgwake.enqueue; what is its own stands in payload.');
   end if;
 
+  select min(g.place) filter (where g.problem is not null), bool_or(g.unique_key is not null)
+  into v_place, v_has_keys
+  from pgwake.given_jobs(enqueue_many.jobs) as g;
+  if v_place is not null then
+    perform pgwake.raise_invalid(
+      format('job %s of the array %s', g.place, g.problem), 'Correct the job, or leave it out; none has been added.')
+    from pgwake.given_jobs(enqueue_many.jobs) as g
+    where g.place = v_place;
+  end if;
+
+  if v_has_keys is not true then
+    with added as (
+      insert into pgwake.jobs
+        (kind, payload, queue, priority, run_at, max_attempts, metadata, concurrency_key, depends_on, on_parent_failure,
+         webhook)
+      select g.kind, g.payload, g.queue, g.priority, g.due_at, g.max_attempts, g.metadata, g.concurrency_key,
+        g.depends_on, g.on_parent_failure, g.webhook
+      from pgwake.given_jobs(enqueue_many.jobs) as g
+      returning id
+    )
+    select array_agg(a.id) into v_ids from added as a;  -- which come as they were added
+    return coalesce(v_ids, '{}');
+  end if;
+
   with given as materialized (
-    select nextval('pgwake.jobs_id_seq') as id, j.place, j.kind, coalesce(j.payload, '{}') as payload,
-      coalesce(j.queue, 'default') as queue, coalesce(j.priority, 0) as priority, j.run_at, j.delay, j.max_attempts,
-      j.unique_key, coalesce(j.on_conflict, 'return') as on_conflict, j.metadata, j.concurrency_key,
-      nullif(j.depends_on, '{}') as depends_on, j.on_parent_failure, j.webhook,
-      case
-        when j.kind is null then 'has no kind'
-        when j.priority not between -100 and 100 then format('has priority %s: use -100 to 100', j.priority)
-        when num_nonnulls(j.run_at, j.delay) = 2 then 'has run_at and delay: give one of them'
-        when j.delay not between interval '0' and interval '100 years'
-          then format('has delay %s: use an interval from 0 to 100 years', j.delay)
-        when j.on_conflict not in ('return', 'replace', 'raise')
-          then format('has on_conflict %L: use return, replace or raise', j.on_conflict)
-      end as problem
-    from rows from (
-      jsonb_to_recordset(enqueue_many.jobs) as (
-        kind text, payload jsonb, queue text, priority int, run_at timestamptz, delay interval, max_attempts int,
-        unique_key text, on_conflict text, metadata jsonb, concurrency_key text, depends_on bigint[],
-        on_parent_failure text, webhook text)
-    ) with ordinality as j(
-      kind, payload, queue, priority, run_at, delay, max_attempts, unique_key, on_conflict, metadata, concurrency_key,
-      depends_on, on_parent_failure, webhook, place)
+    select nextval('pgwake.jobs_id_seq') as id, g.* from pgwake.given_jobs(enqueue_many.jobs) as g
   ), added as (
     insert into pgwake.jobs
       (id, kind, payload, queue, priority, run_at, max_attempts, unique_key, metadata, concurrency_key, depends_on,
        on_parent_failure, webhook)
-    select g.id, g.kind, g.payload, g.queue, g.priority,
-      coalesce(g.run_at, pgwake.now()) + coalesce(g.delay, interval '0'), g.max_attempts, g.unique_key, g.metadata,
+    select g.id, g.kind, g.payload, g.queue, g.priority, g.due_at, g.max_attempts, g.unique_key, g.metadata,
       g.concurrency_key, g.depends_on, g.on_parent_failure, g.webhook
     from given as g
-    where g.problem is null
     order by case when g.unique_key is not null then g.kind end, g.unique_key, g.place
     on conflict do nothing
     returning id
   )
   select array_agg(g.id order by g.place),
-    jsonb_agg(to_jsonb(g) order by g.kind, g.unique_key, g.place) filter (where a.id is null),
-    min(format('job %s of the array %s', g.place, g.problem)) filter (where g.problem is not null)
-  into v_ids, v_left, v_problem
+    jsonb_agg(to_jsonb(g) order by g.kind, g.unique_key, g.place) filter (where a.id is null)
+  into v_ids, v_left
   from given as g
   left join added as a on a.id = g.id;
-
-  if v_problem is not null then
-    perform pgwake.raise_invalid(v_problem, 'Correct the job, or leave it out; none has been added.');
-  end if;
-  if v_left is not null then
-    for v_job in
-      select j.*
-      from jsonb_to_recordset(v_left) as j(
-        place int, kind text, payload jsonb, queue text, priority int, run_at timestamptz, delay interval,
-        max_attempts int, unique_key text, on_conflict text, metadata jsonb, concurrency_key text, depends_on bigint[],
-        on_parent_failure text, webhook text)
-    loop
-      v_ids[v_job.place] := pgwake.enqueue(
-        v_job.kind, v_job.payload, v_job.queue, v_job.priority, v_job.run_at, v_job.delay, v_job.max_attempts,
-        v_job.unique_key, v_job.on_conflict, v_job.metadata, v_job.concurrency_key, v_job.depends_on,
-        v_job.on_parent_failure, v_job.webhook);
-    end loop;
-  end if;
-  return coalesce(v_ids, '{}');
+  for v_job in
+    select j.*
+    from jsonb_to_recordset(v_left) as j(
+      place int, kind text, payload jsonb, queue text, priority int, run_at timestamptz, delay interval,
+      max_attempts int, unique_key text, on_conflict text, metadata jsonb, concurrency_key text, depends_on bigint[],
+      on_parent_failure text, webhook text)
+  loop
+    v_ids[v_job.place] := pgwake.enqueue(
+      v_job.kind, v_job.payload, v_job.queue, v_job.priority, v_job.run_at, v_job.delay, v_job.max_attempts,
+      v_job.unique_key, v_job.on_conflict, v_job.metadata, v_job.concurrency_key, v_job.depends_on,
+      v_job.on_parent_failure, v_job.webhook);
+  end loop;
+  return v_ids;
 end
 $$;
 

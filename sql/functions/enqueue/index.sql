@@ -1,4 +1,5 @@
 -- How jobs come, where a plain INSERT does not do.
 \ir allow_replace.sql
 \ir enqueue.sql
+\ir given_jobs.sql
 \ir enqueue_many.sql

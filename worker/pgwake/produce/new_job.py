@@ -18,6 +18,7 @@ from pgwake.produce.options import (
 )
 from pgwake.tracing.tracing import NOWHERE
 
+_JSON = ("payload", "metadata")  # whose texts are JSON already
 _MAX_TRACED = 32_768  # characters of metadata that leave room for more
 
 
@@ -70,17 +71,24 @@ class NewJob:
         """The queue that it goes to."""
         return self.options.get("queue", "default")
 
-    def as_json(self, trace: Mapping[str, str] = NOWHERE) -> str:
+    def as_json(
+        self,
+        trace: Mapping[str, str] = NOWHERE,
+        defaults: Mapping[str, str | None] = DEFAULTS,
+    ) -> str:
         """Return it as JSON text, as the SQL functions take it.
 
         Args:
             trace: What its metadata is to carry, unless it has a traceparent already.
+            defaults: Of what it does not say; enqueue_many has its own.
         """
-        texts = DEFAULTS | self._texts
-        payload, metadata = texts.pop("payload"), self._traced(trace) or "null"
-        del texts["metadata"]
-        text = json.dumps({k: v for k, v in texts.items() if v is not None})
-        return f'{text[:-1]}, "payload": {payload}, "metadata": {metadata}}}'
+        texts = {**defaults, **self._texts, "metadata": self._traced(trace)}
+        members = [
+            f'"{name}": {text if name in _JSON else json.dumps(text)}'
+            for name, text in texts.items()
+            if text is not None
+        ]
+        return f"{{{', '.join(members)}}}"
 
     def _traced(self, trace: Mapping[str, str]) -> str | None:
         text = self._texts.get("metadata")

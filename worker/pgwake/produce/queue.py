@@ -368,7 +368,7 @@ def _added(job: NewJob, trace: Mapping[str, str]) -> produce.Query[int]:
 
 
 def _array(jobs: Iterable[NewJob], trace: Mapping[str, str]) -> str:
-    return "[" + ",".join(job.as_json(trace) for job in jobs) + "]"
+    return "[" + ",".join(job.as_json(trace, {}) for job in jobs) + "]"
 
 
 def _common(jobs: Iterable[NewJob]) -> tuple[str | None, str | None]:

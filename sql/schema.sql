@@ -144,6 +144,7 @@ create table if not exists pgwake.queues (
   webhook              text,                           -- a URL that hears how its jobs ended
   wakeups              text not null default 'asleep', -- NOTIFY while somebody has the queue's notify lock, or always
   status_events        text not null default 'watched',
+  drop_payloads        boolean not null default false, -- of jobs that complete
 
   constraint queues_pkey primary key (name),
   constraint queues_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),
@@ -512,6 +513,7 @@ create table if not exists pgwake.jobs (
   progress             pgwake.job_progress,
   result               pgwake.job_result,
   errors               jsonb,                                 -- the last 20: attempt, at, worker, reason, message
+  is_payload_dropped   boolean,                               -- payload is '{}' now: see queues.drop_payloads
 
   constraint jobs_lease_matches_status check (
     case
@@ -670,7 +672,7 @@ begin
     where priority is not null or wakeups <> 'asleep' or status_events <> 'watched';
 
   create index queues_ends_idx on pgwake.queues (name)
-    where max_running is not null or webhook is not null or status_events <> 'watched';
+    where max_running is not null or webhook is not null or status_events <> 'watched' or drop_payloads;
 
   create index queues_status_events_idx on pgwake.queues (status_events collate "C", name)
     where status_events <> 'watched';

@@ -1,6 +1,7 @@
 -- From schema 1: all tables can be published, workers report their slots, children are
 -- found that nobody would look at, the one text index of the server's collation gets the
--- collation "C", and one index tells which queues' jobs concern somebody when they end.
+-- collation "C", one index tells which queues' jobs concern somebody when they end, and
+-- queues can drop the payloads of completed jobs.
 do $migration$
 begin
   if current_setting('pgwake.installed_version')::int <> 1 then
@@ -17,7 +18,9 @@ begin
     where status_events <> 'watched';
   drop index pgwake.queues_max_running_idx;
   drop index pgwake.queues_webhook_idx;
+  alter table pgwake.queues add column drop_payloads boolean not null default false;
   create index queues_ends_idx on pgwake.queues (name)
-    where max_running is not null or webhook is not null or status_events <> 'watched';
+    where max_running is not null or webhook is not null or status_events <> 'watched' or drop_payloads;
+  alter table pgwake.jobs add column is_payload_dropped boolean;
 end
 $migration$;

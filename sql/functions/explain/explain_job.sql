@@ -42,6 +42,9 @@ begin
     when v_job.status = 'running' then pgwake.explain_run(v_job)
     else pgwake.explain_end(v_job)
   end;
+  if v_job.is_payload_dropped then
+    v_lines := v_lines || 'Its payload was dropped when it completed.'::text;
+  end if;
   if v_job.status not in ('completed', 'cancelled') then
     v_lines := v_lines || format(
       'Policy: attempt %s, crash %s; %s.', v_job.attempt, v_job.crash_count,

@@ -28,7 +28,10 @@ begin
     returning j.* into v_job;
   end if;
   if not found then
-    select j.status into v_old_status from pgwake.jobs as j where j.id = retry_job.job_id;
+    select j.status || case when j.is_payload_dropped then ', and its payload was dropped' else '' end
+    into v_old_status
+    from pgwake.jobs as j
+    where j.id = retry_job.job_id;
     if v_old_status is null then
       perform pgwake.raise_outcome(retry_job.job_id, 'no_such_job');
     end if;

@@ -1,5 +1,6 @@
 -- One job as an object, all columns, wherever it lies: looks in live, then failed, then
--- finished. Raises PW001 no such job. Rides the primary keys of the leaves.
+-- finished. The payload is null where is_payload_dropped (see queues.drop_payloads).
+-- Raises PW001 no such job. Rides the primary keys of the leaves.
 create or replace function pgwake.get_job(job_id bigint)
 returns jsonb
 language plpgsql stable
@@ -17,7 +18,10 @@ begin
     select to_jsonb(j) into v_job from pgwake.jobs_failed as j where j.id = get_job.job_id;
   end if;
   if not found then
-    select to_jsonb(j) into v_job from pgwake.jobs_finished as j where j.id = get_job.job_id;
+    select to_jsonb(j) || case when j.is_payload_dropped then '{"payload": null}' else '{}' end::jsonb
+    into v_job
+    from pgwake.jobs_finished as j
+    where j.id = get_job.job_id;
   end if;
   if not found then
     perform pgwake.raise_outcome(get_job.job_id, 'no_such_job');

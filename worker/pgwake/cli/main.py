@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str | None]] = {
     "resume": ("queues:resume", QUEUES),
     "drain": ("queues:drain", QUEUES),
     "limit": ("queues:limit", QUEUES),
+    "payloads": ("queues:payloads", QUEUES),
     "workers": ("workers:workers", QUEUES),
     "kinds": ("workers:kinds", QUEUES),
     "psql": ("psql:psql", QUEUES),

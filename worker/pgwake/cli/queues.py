@@ -1,4 +1,4 @@
-"""The commands about queues: stats, queues, pause, resume, drain, limit."""
+"""The commands about queues: stats, queues, pause, resume, drain, limit, payloads."""
 
 import asyncio
 import sys
@@ -32,6 +32,7 @@ from pgwake.database.statements.operate import (
     get_limits,
     pause_queue,
     resume_queue,
+    set_drop_payloads,
     set_key_limit,
     set_limits,
 )
@@ -307,6 +308,27 @@ def limit(
         say(f"{name}: {'none' if value is None else value}")
     for one, value in keys.items():
         say(f"key {one}: {value}")
+
+
+def payloads(
+    queue_name: QueueName,
+    drop: Annotated[
+        bool | None,
+        typer.Option("--drop/--keep", show_default=False, help="From now on."),
+    ] = None,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Show whether a queue drops the payloads of jobs that complete, or change that."""
+    drops = ask(
+        database_url,
+        lambda connection: set_drop_payloads(connection, queue_name, drop=drop),
+    )
+    if as_json:
+        print_json({"queue": queue_name, "drop_payloads": drops})
+    else:
+        done = "drops" if drops else "keeps"
+        say(f"{queue_name} {done} the payloads of jobs that complete")
 
 
 def _number(option: str, text: str | None, kind: type[int | float] = int) -> Any:

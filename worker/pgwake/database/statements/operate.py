@@ -43,6 +43,15 @@ set max_running = case when 'max_running' = any ($2::text[])
   key_limit = case when 'key_limit' = any ($2::text[])
     then excluded.key_limit else q.key_limit end
 """
+_GET_DROP_PAYLOADS = """
+select coalesce(bool_or(q.drop_payloads), false)
+from pgwake.queues as q
+where q.name = $1
+"""
+_SET_DROP_PAYLOADS = """
+insert into pgwake.queues (name, drop_payloads) values ($1, $2)
+on conflict (name) do update set drop_payloads = excluded.drop_payloads
+"""
 _SET_KEY_LIMIT = """
 insert into pgwake.concurrency_limits as l (queue, key, max_running)
 values ($1, $2, $3)
@@ -181,3 +190,16 @@ async def set_key_limit(
         await connection.execute(_DROP_KEY_LIMIT, queue, key)
     else:
         await connection.execute(_SET_KEY_LIMIT, queue, key, limit)
+
+
+async def set_drop_payloads(
+    connection: Connection, queue: str, *, drop: bool | None
+) -> bool:
+    """Have a queue drop the payloads of jobs that complete, or keep them.
+
+    None: neither. Returns whether it drops them now.
+    """
+    if drop is not None:
+        await connection.execute(_SET_DROP_PAYLOADS, queue, drop)
+    drops: bool = await connection.fetchval(_GET_DROP_PAYLOADS, queue)
+    return drops

@@ -69,6 +69,7 @@ select coalesce(q.name, s.queue) as name,
     jsonb_strip_nulls(to_jsonb(q) - array[
         'name', 'paused_until', 'max_running', 'rate_limit', 'rate_burst', 'key_limit'])
       - case when q.keep_order then '' else 'keep_order' end
+      - case when q.drop_payloads then '' else 'drop_payloads' end
       - case q.wakeups when 'asleep' then 'wakeups' else '' end
       - case q.status_events when 'watched' then 'status_events' else '' end,
     '{}') as policy,

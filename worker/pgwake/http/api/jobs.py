@@ -83,7 +83,8 @@ class Job(ListedJob):
     on_parent_failure: Literal["cancel", "run"] | None
     webhook: str | None
     depends_on: list[JobId] | None
-    payload: dict[str, Any]
+    payload: dict[str, Any] | None = Field(description="null: it was dropped")
+    is_payload_dropped: bool | None
     metadata: dict[str, Any] | None
     result: Any
     errors: list[dict[str, Any]] | None

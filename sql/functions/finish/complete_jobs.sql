@@ -49,6 +49,13 @@ begin
     with ring as materialized (
       select pgwake.ring_slot(v_now, i.width) as slot from pgwake.installation as i
     ),
+    special as materialized (  -- queues whose ends concern somebody, or whose payloads are not kept
+      select
+        bool_or(q.max_running is not null or q.webhook is not null or q.status_events <> 'watched') as has_hearers,
+        array_agg(q.name) filter (where q.drop_payloads) as dropping
+      from pgwake.queues as q
+      where q.max_running is not null or q.webhook is not null or q.status_events <> 'watched' or q.drop_payloads
+    ),
     done as (
       delete from pgwake.jobs_live as j
       using unnest(complete_jobs.job_ids, complete_jobs.lease_ids, complete_jobs.results) as u(id, lease_id, result)
@@ -60,11 +67,13 @@ begin
         (id, queue, kind, status, priority, run_at, attempt, max_attempts, payload, metadata, unique_key,
          concurrency_key, has_children, depends_on, on_parent_failure, webhook, progress, lease_id, claimed_by,
          crash_count, bounce_count, cancel_requested_at, created_at, started_at,
-         finished_at, finished_slot, result, errors)
-      select d.id, d.queue, d.kind, 'completed', d.priority, d.run_at, d.attempt, d.max_attempts, d.payload,
+         finished_at, finished_slot, result, errors, is_payload_dropped)
+      select d.id, d.queue, d.kind, 'completed', d.priority, d.run_at, d.attempt, d.max_attempts,
+        case when d.queue = any ((select s.dropping from special as s)::text[]) then '{}' else d.payload end,
         d.metadata, d.unique_key, d.concurrency_key, d.has_children, d.depends_on, d.on_parent_failure, d.webhook,
         d.progress, d.lease_id, d.claimed_by, d.crash_count, d.bounce_count,
-        d.cancel_requested_at, d.created_at, d.started_at, v_now, (select ring.slot from ring), d.new_result, d.errors
+        d.cancel_requested_at, d.created_at, d.started_at, v_now, (select ring.slot from ring), d.new_result, d.errors,
+        case when d.queue = any ((select s.dropping from special as s)::text[]) then true end
       from done as d
       returning id, queue, kind, run_at, started_at, concurrency_key, has_children, webhook
     ),
@@ -81,9 +90,7 @@ begin
       array_agg(
         row(k.id, k.queue, k.kind, 'running', 'completed', k.concurrency_key, k.has_children, k.webhook)::pgwake.ended_job)
         filter (where k.concurrency_key is not null or k.has_children or k.webhook is not null or (
-          select pgwake.is_watched() or exists (
-            select from pgwake.queues as q
-            where q.max_running is not null or q.webhook is not null or q.status_events <> 'watched')))
+          select pgwake.is_watched() or s.has_hearers from special as s))
     into v_done, v_told
     from kept as k;
   exception when unique_violation then

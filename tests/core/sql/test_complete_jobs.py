@@ -11,8 +11,10 @@ from support.sql.helpers import (
     blocking,
     call,
     claim,
+    insert,
     insert_many,
     job,
+    job_in,
     leaf,
     pair,
     pairs,
@@ -182,3 +184,31 @@ async def test_it_answers_and_keeps_the_same_whomever_ends_concern(
     assert await outcomes_and_rows("limited") == plain
     await call(await connect(), "watch")
     assert await outcomes_and_rows("watched") == plain
+
+
+async def test_payloads_are_dropped_of_completed_jobs_of_a_queue_that_says_so(
+    db: Connection,
+) -> None:
+    await set_queue(db, "brief", drop_payloads=True)
+    given = {"payload": {"a": 1}}
+    forced = await insert(db, queue="brief", **given)
+    await call(db, "force_complete_job", job_id=forced, reason="done by hand")
+    held = [await running(db, queue=name, **given) for name in ("brief", "default")]
+    await call(db, "complete_jobs", **pairs(*held))
+    dropped, kept = (one["id"] for one in held)
+
+    for job_id in (forced, dropped):
+        shown = await call(db, "get_job", job_id=job_id)
+        assert (shown["payload"], shown["is_payload_dropped"]) == (None, True)
+        explained = await call(db, "explain_job", job_id=job_id)
+        assert "Its payload was dropped when it completed." in explained
+        with refused("PW003") as caught:
+            await call(db, "retry_job", job_id=job_id)
+        assert "and its payload was dropped" in str(caught.value)
+    others = [
+        await job_in(db, state, queue="brief", **given)
+        for state in ("running", "failed", "cancelled")
+    ]
+    for job_id in (kept, *others):
+        shown = await call(db, "get_job", job_id=job_id)
+        assert (shown["payload"], shown["is_payload_dropped"]) == ({"a": 1}, None)

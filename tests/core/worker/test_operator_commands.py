@@ -294,6 +294,23 @@ async def test_limits_are_shown_set_and_lifted(
     }
 
 
+async def test_payloads_of_completed_jobs_are_dropped_from_now_on(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    keeps = "x keeps the payloads of jobs that complete\n"
+    assert (await pgwake("payloads", "x")).output == keeps
+    answer = await pgwake("payloads", "x", "--drop", "--json")
+    assert answer.json == {"queue": "x", "drop_payloads": True}
+    job_id = await job_in(connection, "completed", queue="x", payload={"a": 1})
+
+    row = (await pgwake("show", str(job_id), "--json")).json
+    assert (row["payload"], row["is_payload_dropped"]) == (None, True)
+    (queue,) = (await pgwake("queues", "--json")).json
+    assert queue["policy"] == {"drop_payloads": True}
+    assert (await pgwake("payloads", "x", "--keep")).output == keeps
+    assert (await pgwake("queues", "--json")).json[0]["policy"] == {}
+
+
 async def test_two_changes_of_limits_at_once_both_hold(
     connect: Connect, connection: Connection
 ) -> None:

@@ -17,8 +17,8 @@ from pgwake.database.statements.install import (
 )
 from pgwake.version import SCHEMA_VERSION
 
-_PASSING = ("40001", "40P01", "55P03")  # serialization, deadlock, lock not available
-_LEAST_SECONDS = 3.0  # to try again in
+PASSING = ("40001", "40P01", "55P03")  # serialization, deadlock, lock not available
+LEAST_SECONDS = 3.0  # to try again in
 
 
 def sql_directory() -> Path:
@@ -87,7 +87,7 @@ async def install(
             return await _install(dsn, left, roles=roles)
         except asyncpg.PostgresError as error:
             left = give_up_at - monotonic()
-            if error.sqlstate not in _PASSING or left < _LEAST_SECONDS:
+            if error.sqlstate not in PASSING or left < LEAST_SECONDS:
                 raise
             await asyncio.sleep(backoff(1))
 

@@ -7,12 +7,12 @@ import asyncpg
 
 from pgwake.database.statements import Connection
 
-_SCHEMA_VERSION = "select v.version, v.serves_from from pgwake.schema_version as v"
-_STANDARD_STRINGS = "set standard_conforming_strings = on"  # when a script is parsed
+SCHEMA_OF_DATABASE = "select v.version, v.serves_from from pgwake.schema_version as v"
+STANDARD_STRINGS = "set standard_conforming_strings = on"  # when a script is parsed
 _PATIENCE = (
     "set local pgwake.lock_patience = '{}ms';"  # begins the script's transaction
 )
-_HAS_ROLES = """
+HAS_ROLES = """
 select exists (
   select from pg_catalog.pg_roles as r
   where r.rolname in ('pgwake_producer', 'pgwake_worker', 'pgwake_admin')
@@ -49,7 +49,7 @@ class Schema(NamedTuple):
 async def installed_schema(connection: Connection) -> Schema | None:
     """Return which schema is installed; None where there is none."""
     try:
-        row = await connection.fetchrow(_SCHEMA_VERSION)
+        row = await connection.fetchrow(SCHEMA_OF_DATABASE)
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
         return None
     return Schema(*row) if row else None
@@ -59,13 +59,18 @@ async def run_installer(
     connection: Connection, script: str, *, patience: float
 ) -> None:
     """Run install.sql, which waits for its tables for so many seconds."""
-    await connection.execute(_STANDARD_STRINGS)
-    await connection.execute(_PATIENCE.format(ceil(patience * 1000)) + script)
+    await connection.execute(STANDARD_STRINGS)
+    await connection.execute(patient(script, patience))
+
+
+def patient(script: str, seconds: float) -> str:
+    """Return install.sql so that it waits for its tables for so many seconds."""
+    return _PATIENCE.format(ceil(seconds * 1000)) + script
 
 
 async def has_roles(connection: Connection) -> bool:
     """Return whether the roles of roles.sql have rights in this database."""
-    answer: bool = await connection.fetchval(_HAS_ROLES)
+    answer: bool = await connection.fetchval(HAS_ROLES)
     return answer
 
 

@@ -1,0 +1,20 @@
+"""What the shop does later."""
+
+from django.db.models import F
+
+from pgwake import job
+from shop.models import Order
+
+
+@job("send_receipt")
+def send_receipt(order: int) -> int:
+    """Send the receipt of an order; how many were sent."""
+    Order.objects.filter(id=order).update(receipts=F("receipts") + 1)
+    return Order.objects.get(id=order).receipts
+
+
+@job("asend_receipt")
+async def asend_receipt(order: int) -> int:
+    """Do the same on the loop."""
+    await Order.objects.filter(id=order).aupdate(receipts=F("receipts") + 1)
+    return (await Order.objects.aget(id=order)).receipts

@@ -1,0 +1,1 @@
+"""pgwake in a Django project: INSTALLED_APPS = ["pgwake.django"]."""

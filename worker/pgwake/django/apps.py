@@ -1,0 +1,19 @@
+"""The app: what is there as soon as Django is set up."""
+
+from django.apps import AppConfig
+from django.db.models.signals import pre_migrate
+
+from pgwake.django.schema import migrate_schema
+
+
+class PgwakeConfig(AppConfig):
+    """The queue of a Django project."""
+
+    name = "pgwake.django"
+    label = "pgwake"
+    verbose_name = "Jobs"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Connect what Django calls."""
+        pre_migrate.connect(migrate_schema, sender=self)

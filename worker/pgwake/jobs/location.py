@@ -10,10 +10,15 @@ from pgwake.errors import ConfigurationError
 
 
 class Location(NamedTuple):
-    """A function's module, and its name in there."""
+    """A function's module, and its name in there.
+
+    Attributes:
+        setup: A module that another process has to import before; None: none.
+    """
 
     module: str
     name: str
+    setup: str | None = None
 
     @classmethod
     def of(cls, kind: str, function: Callable[..., Any]) -> Self:

@@ -2,8 +2,17 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+from dataclasses import dataclass, replace
+from typing import (
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.batch import Batch
@@ -19,6 +28,7 @@ WEBHOOK_QUEUE = "pgwake.webhooks"
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Wrapper: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Decorator(Protocol):
@@ -39,7 +49,9 @@ class Handler:
 
     Args:
         kind: The kind of job.
-        function: An async function, run on the loop, or a plain one, run in a thread.
+        function: An async function, run on the loop, or a plain one, run in a thread:
+            the handler, surrounded.
+        handler: The function that was registered.
         queue: Where its jobs usually are; what a worker without --queue works on.
         policy: What its attempts go by.
         signature: How a payload becomes its arguments.
@@ -50,6 +62,7 @@ class Handler:
 
     kind: str
     function: Callable[..., Any]
+    handler: Callable[..., Any]
     queue: str
     policy: Policy
     signature: Signature
@@ -63,6 +76,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
+        self._wrapper: Wrapper | None = None
+        self._setup: str | None = None
 
     def job(
         self,
@@ -139,22 +154,51 @@ class Registry:
             many = (
                 None if batch is None else Batch.of(kind, function, batch, batch_wait)
             )
-            if kind in self._handlers and self._handlers[kind].function != function:
+            if kind in self._handlers and self._handlers[kind].handler != function:
                 raise ConfigurationError(f"kind {kind!r} has two handlers")
             signature = Signature.of(kind, function) if many is None else many.signature
-            self._handlers[kind] = Handler(
-                kind,
-                function,
-                queue,
-                policy,
-                signature,
-                inspect.iscoroutinefunction(function),
-                Location.of(kind, function) if process else None,
-                many,
+            self._handlers[kind] = self._surrounded(
+                Handler(
+                    kind,
+                    function,
+                    function,
+                    queue,
+                    policy,
+                    signature,
+                    inspect.iscoroutinefunction(function),
+                    Location.of(kind, function) if process else None,
+                    many,
+                )
             )
             return Task(kind, function, queue, signature)
 
         return cast("Decorator", register)  # it is none of its overloads alone
+
+    def surround(self, wrapper: Wrapper, setup: str) -> None:
+        """Have a framework do something around each call of a handler by a worker.
+
+        Of those that are registered, and of those to come.
+
+        Args:
+            wrapper: Makes a function of one, async if that is.
+            setup: The module that a process=True handler's process imports first; that
+                calls surround() there.
+        """
+        self._wrapper, self._setup = wrapper, setup
+        for kind, handler in self._handlers.items():
+            self._handlers[kind] = self._surrounded(handler)
+
+    def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what is called in a function's place; see surround."""
+        return function if self._wrapper is None else self._wrapper(function)
+
+    def _surrounded(self, handler: Handler) -> Handler:
+        location = handler.location
+        return replace(
+            handler,
+            function=self.wrapped(handler.handler),
+            location=location and location._replace(setup=self._setup),
+        )
 
     def get(self, kind: str) -> Handler | None:
         """Return the handler of a kind, or None."""
@@ -168,7 +212,7 @@ class Registry:
         """
         for kind, handler in self._handlers.items():
             if handler.location is not None:
-                handler.location.check(kind, handler.function)
+                handler.location.check(kind, handler.handler)
 
     @property
     def kinds(self) -> list[str]:

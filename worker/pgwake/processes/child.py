@@ -15,6 +15,7 @@ import struct
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from io import BufferedRWPair
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from pgwake.jobs.handler_errors import ReportedError, describe, report
 from pgwake.jobs.job import Job
 from pgwake.jobs.location import Location
 from pgwake.jobs.outcomes import Snooze
+from pgwake.jobs.registry import registry
 from pgwake.jobs.signature import Signature
 from pgwake.jsontext import dumps_result
 from pgwake.observe import logs
@@ -163,8 +165,10 @@ def _run(
 
 @functools.cache
 def _handler(location: Location, kind: str) -> tuple[Callable[..., Any], Signature]:
+    if location.setup is not None:
+        import_module(location.setup)
     function = location.find()
-    return function, Signature.of(kind, function)
+    return registry.wrapped(function), Signature.of(kind, function)
 
 
 def _send(stream: BufferedRWPair, answer: CallResult | None) -> None:

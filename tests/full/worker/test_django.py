@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 import psycopg
@@ -10,9 +11,11 @@ import pytest
 
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.version import SCHEMA_VERSION
-from support import CHECKOUT, database_url
+from support import CHECKOUT, Connect, database_url, wait_for
 from support.sql import release
-from support.worker.processes import clean_environment
+from support.sql.helpers import insert
+from support.worker.helpers import ended, reasons
+from support.worker.processes import WorkerProcess, clean_environment
 
 PROJECT = CHECKOUT / "tests" / "examples" / "django_shop"
 
@@ -32,7 +35,7 @@ def url(server: EmbeddedServer, admin: psycopg.Connection) -> str:
 @pytest.fixture(scope="module")
 def shop(url: str) -> Iterator[psycopg.Connection]:
     """A connection beside Django's."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(url, autocommit=True, application_name="test") as connection:
         yield connection
 
 
@@ -91,3 +94,56 @@ def test_the_next_migrate_replaces_the_functions_though_nothing_is_to_migrate(
 def test_the_projects_own_tests_pass(manage: Manage) -> None:
     said = manage("test", "--parallel", "2")
     assert "OK" in said
+
+
+@asynccontextmanager
+async def working(url: str, *words: str) -> AsyncIterator[WorkerProcess]:
+    """A worker of the project, with one slot: one thread."""
+    process = await WorkerProcess.start(
+        *(*words, "--queue", "default:1", "--http-port", "0", "--log-format", "json"),
+        directory=PROJECT,
+        environment={
+            "SHOP_DATABASE_URL": url,
+            "PGWAKE_DATABASE_URL": url,
+            "DJANGO_SETTINGS_MODULE": "project",
+            "PYTHONPATH": f"{PROJECT}:{CHECKOUT / 'tests'}",
+        },
+    )
+    try:
+        await process.started()
+        yield process
+    finally:
+        await process.close()
+
+
+@pytest.mark.usefixtures("migrated")
+async def test_a_lost_session_costs_the_attempt_that_lost_it_and_no_other(
+    url: str, connect: Connect
+) -> None:
+    db = await connect(url)
+    order = await db.fetchval(
+        "insert into shop_order (email, receipts) values ('ada', 0) returning id"
+    )
+    given = {"payload": {"order": order}, "max_attempts": 1}
+    async with working(
+        url, "-m", "pgwake", "run", "--import", "support.worker.django_handlers"
+    ):
+        for lose, use, arguments in (
+            ("lose_session", "send_receipt", given),
+            ("alose_session", "asend_receipt", given),
+            ("lose_session_apart", "look_apart", {"max_attempts": 1}),
+        ):
+            lost = await ended(db, await insert(db, lose))
+            assert reasons(lost) == ["failed"]
+            row = await ended(db, await insert(db, use, **arguments))
+            assert (row["status"], row["errors"]) == ("completed", None)
+        assert await db.fetchval("select receipts from shop_order") == 2
+
+        async def none_is_left() -> bool:
+            return not await db.fetchval(
+                "select count(*) from pg_stat_activity where application_name = ''"
+                " and datname = current_database() and pid <> pg_backend_pid()"
+                " and backend_type = 'client backend'"
+            )
+
+        await wait_for(none_is_left)

@@ -3,7 +3,9 @@
 from django.apps import AppConfig
 from django.db.models.signals import pre_migrate
 
+from pgwake.django.connections import closing_connections
 from pgwake.django.schema import migrate_schema
+from pgwake.jobs.registry import registry
 
 
 class PgwakeConfig(AppConfig):
@@ -17,3 +19,4 @@ class PgwakeConfig(AppConfig):
     def ready(self) -> None:
         """Connect what Django calls."""
         pre_migrate.connect(migrate_schema, sender=self)
+        registry.surround(closing_connections, setup="pgwake.django.handlers")

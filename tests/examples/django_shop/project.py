@@ -21,6 +21,6 @@ DATABASES = {
         "PASSWORD": _URL.password,
         "HOST": _URL.hostname,
         "PORT": _URL.port,
-    }
+    },
 }
 DEFAULT_AUTO_FIELD = "django.db.models.AutoField"

@@ -1,9 +1,12 @@
 """A Django project: tests/examples/django_shop, by its manage.py."""
 
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TypeAlias
 
 import psycopg
@@ -18,6 +21,13 @@ from support.worker.helpers import ended, reasons
 from support.worker.processes import WorkerProcess, clean_environment
 
 PROJECT = CHECKOUT / "tests" / "examples" / "django_shop"
+
+NEW_HANDLER = """
+
+@job("new")
+def new() -> str:
+    return "new"
+"""
 
 Manage: TypeAlias = Callable[..., str]
 
@@ -43,7 +53,7 @@ def shop(url: str) -> Iterator[psycopg.Connection]:
 def manage(url: str) -> Manage:
     """Run manage.py; what it prints."""
 
-    def run(*words: str, **variables: str) -> str:
+    def run(*words: str, code: int = 0, **variables: str) -> str:
         done = subprocess.run(
             [sys.executable, "-W", "error", "manage.py", *words],
             cwd=PROJECT,
@@ -52,7 +62,7 @@ def manage(url: str) -> Manage:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
     return run
@@ -97,17 +107,15 @@ def test_the_projects_own_tests_pass(manage: Manage) -> None:
 
 
 @asynccontextmanager
-async def working(url: str, *words: str) -> AsyncIterator[WorkerProcess]:
-    """A worker of the project, with one slot: one thread."""
+async def working(
+    url: str, *words: str, project: Path = PROJECT
+) -> AsyncIterator[WorkerProcess]:
+    """A worker of the project, started from elsewhere, with one slot: one thread."""
     process = await WorkerProcess.start(
-        *(*words, "--queue", "default:1", "--http-port", "0", "--log-format", "json"),
-        directory=PROJECT,
-        environment={
-            "SHOP_DATABASE_URL": url,
-            "PGWAKE_DATABASE_URL": url,
-            "DJANGO_SETTINGS_MODULE": "project",
-            "PYTHONPATH": f"{PROJECT}:{CHECKOUT / 'tests'}",
-        },
+        *(str(project / "manage.py"), "pgwake_worker", "--queue", "default:1"),
+        *("--http-port", "0", "--log-format", "json", *words),
+        directory=Path("/"),
+        environment={"SHOP_DATABASE_URL": url, "PGWAKE_POLL_INTERVAL": "3600"},
     )
     try:
         await process.started()
@@ -125,9 +133,7 @@ async def test_a_lost_session_costs_the_attempt_that_lost_it_and_no_other(
         "insert into shop_order (email, receipts) values ('ada', 0) returning id"
     )
     given = {"payload": {"order": order}, "max_attempts": 1}
-    async with working(
-        url, "-m", "pgwake", "run", "--import", "support.worker.django_handlers"
-    ):
+    async with working(url, "--import", "support.worker.django_handlers"):
         for lose, use, arguments in (
             ("lose_session", "send_receipt", given),
             ("alose_session", "asend_receipt", given),
@@ -147,3 +153,65 @@ async def test_a_lost_session_costs_the_attempt_that_lost_it_and_no_other(
             )
 
         await wait_for(none_is_left)
+
+
+@pytest.mark.usefixtures("migrated")
+async def test_a_worker_in_development_starts_anew_with_a_change(
+    url: str, connect: Connect, tmp_path: Path
+) -> None:
+    db = await connect(url)
+    project = tmp_path / "shop"
+    shutil.copytree(PROJECT, project)
+    jobs = project / "shop" / "jobs.py"
+    async with working(url, "--autoreload", project=project) as worker:
+        jobs.write_text(jobs.read_text() + NEW_HANDLER)
+        await worker.started(2)
+        row = await ended(db, await insert(db, "new"))
+        assert row["result"] == "new"
+
+
+CHECK = """
+import json, os
+from django.core.checks import run_checks
+from django.db import connections
+from django.test import override_settings
+
+lite = {**connections.settings, "lite": {"ENGINE": "django.db.backends.sqlite3"}}
+connections.settings = connections.configure_settings(lite)
+said = {}
+for name, given in json.loads(os.environ["GIVEN"]).items():
+    with override_settings(PGWAKE=given):
+        said[name] = [f"{m.id}: {m.msg}" for m in run_checks(databases=["default"])]
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.usefixtures("migrated")
+def test_checks_say_what_would_keep_the_queue_from_working(
+    url: str, manage: Manage
+) -> None:
+    given = {
+        "right": {"DATABASE": "default", "PROCESSES": 2, "IMPORTS": ["shop.jobs"]},
+        "lite": {"DATABASE": "lite"},
+        "jobs": {"DATABASE": "jobs"},
+        "QUEUE": {"QUEUE": "a"},
+        "PROCESSES": {"PROCESSES": 0},
+        "gone": {"IMPORTS": ["shop.gone"]},
+    }
+    said = json.loads(manage("shell", "-v", "0", "-c", CHECK, GIVEN=json.dumps(given)))
+    assert said.pop("right") == []
+    for name, id_, message in (
+        ("lite", "E001", "DATABASES['lite'] is no PostgreSQL: name another"),
+        ("jobs", "E001", "The connection 'jobs' doesn't exist"),
+        ("QUEUE", "E001", "PGWAKE['QUEUE'] is no setting: use"),
+        ("PROCESSES", "E001", "--processes (or PGWAKE_PROCESSES): "),
+        ("gone", "E002", "handlers can't be imported: ModuleNotFoundError: "),
+    ):
+        (one,) = said.pop(name)
+        assert one.startswith(f"pgwake.{id_}: {message}")
+    missing = manage(
+        *("check", "--database", "default"),
+        SHOP_DATABASE_URL=url.rpartition("/")[0] + "/postgres",
+    )
+    assert "(pgwake.W001) the database has no pgwake schema" in missing
+    assert "manage.py migrate --database default installs it" in missing

@@ -1,18 +1,13 @@
 """The command that runs jobs."""
 
-import asyncio
 import sys
 from typing import Annotated, Any
 
-from pgwake import worker_names
 from pgwake.cli.options import LogFormat, LogLevel, setting, takes
 from pgwake.cli.output import Url
 from pgwake.errors import ConfigurationError
-from pgwake.observe import logs
 from pgwake.settings import Settings
-from pgwake.supervise.supervisor import Supervisor
-
-LOG_SECONDS = 1.0  # that the last lines may wait for whoever reads the log
+from pgwake.supervise.supervisor import supervise
 
 OPTIONS = {
     "imports": Annotated[
@@ -82,8 +77,4 @@ def run(**given: Any) -> None:
             "no handlers: name the modules that have them (--import MODULE, or "
             "PGWAKE_IMPORTS), or kinds with --http or --exec"
         )
-    name = f"supervisor:{worker_names.new_worker_name()}"
-    logs.configure(settings, warns=True, worker=name)
-    code = asyncio.run(Supervisor(settings).run())
-    logs.flush(LOG_SECONDS)
-    sys.exit(code)
+    sys.exit(supervise(settings))

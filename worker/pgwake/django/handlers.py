@@ -5,7 +5,8 @@ does, and each process of `manage.py pgwake_worker`.
 """
 
 import django
-from django.utils.module_loading import autodiscover_modules
+
+from pgwake.django.discovery import import_handlers
 
 django.setup()
-autodiscover_modules("jobs")
+import_handlers()

@@ -23,6 +23,7 @@ from pgwake.database.statements.upkeep import (
 )
 from pgwake.database.statements.wake import pass_duty
 from pgwake.errors import EXIT_CONFIG, EXIT_START
+from pgwake.observe import logs
 from pgwake.settings import Settings
 from pgwake.sleep import pause
 from pgwake.supervise.worker_process import WorkerProcess
@@ -39,6 +40,16 @@ GIVE_BACK_SECONDS = 30.0
 SESSIONS_SECONDS = 1.0
 LAST_SECONDS = 5.0  # that it may take once the supervisor is to stop
 SUSPECTS_POLL_SECONDS = 5.0
+LOG_SECONDS = 1.0  # that the last lines may wait for whoever reads the log
+
+
+def supervise(settings: Settings) -> int:
+    """Run workers until a signal; the exit code of this process, which has a log."""
+    name = f"supervisor:{worker_names.new_worker_name()}"
+    logs.configure(settings, warns=True, worker=name)
+    code = asyncio.run(Supervisor(settings).run())
+    logs.flush(LOG_SECONDS)
+    return code
 
 
 class Supervisor:

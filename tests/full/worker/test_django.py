@@ -102,8 +102,7 @@ def test_the_next_migrate_replaces_the_functions_though_nothing_is_to_migrate(
 
 @pytest.mark.usefixtures("migrated")
 def test_the_projects_own_tests_pass(manage: Manage) -> None:
-    said = manage("test", "--parallel", "2")
-    assert "OK" in said
+    assert "OK" in manage("test", "--parallel", "2")
 
 
 @asynccontextmanager

@@ -1,4 +1,7 @@
-"""Handlers that complete their jobs with other drivers, in their own transactions."""
+"""Handlers that complete their jobs with other drivers, in their own transactions.
+
+By SQL, and by job.complete().
+"""
 
 import asyncio
 import inspect
@@ -21,9 +24,6 @@ from support.worker.metrics import Samples
 PAY = "update account set balance = balance + 1"
 TELL = "select pgwake.enqueue('tell')"
 COMPLETE = "select pgwake.complete_job(%s, %s, %s)"
-COMPLETE_ALCHEMY = sqlalchemy.text(
-    "select pgwake.complete_job(:id, :lease, cast(:result as jsonb))"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +45,7 @@ def pay_by_sqlalchemy(url: str, job: Job) -> None:
     with Session(engine) as session, session.begin():
         session.execute(sqlalchemy.text(PAY))
         session.execute(sqlalchemy.text(TELL))
-        arguments = {"id": job.id, "lease": job.lease_id, "result": '{"paid": 1}'}
-        session.execute(COMPLETE_ALCHEMY, arguments)
+        job.complete(session, {"paid": 1})
 
 
 async def pay_by_async_sqlalchemy(url: str, job: Job) -> None:
@@ -55,8 +54,7 @@ async def pay_by_async_sqlalchemy(url: str, job: Job) -> None:
     async with AsyncSession(engine) as session, session.begin():
         await session.execute(sqlalchemy.text(PAY))
         await session.execute(sqlalchemy.text(TELL))
-        arguments = {"id": job.id, "lease": job.lease_id, "result": '{"paid": 1}'}
-        await session.execute(COMPLETE_ALCHEMY, arguments)
+        await job.complete(session, {"paid": 1})
 
 
 DRIVERS = [pay_by_psycopg, pay_by_sqlalchemy, pay_by_async_sqlalchemy]

@@ -117,3 +117,11 @@ def blocking(
     Queue(1)  # type: ignore[call-overload]
     Queue(a).enqueue("a", on_conflict="ignore")  # type: ignore[arg-type]
     SyncQueue("postgresql://")  # type: ignore[arg-type]
+
+
+async def completions(job: Job, a: AsyncSession, b: Session) -> None:
+    assert_type(await job.complete(a, {"b": 1}), None)
+    job.complete(a)  # type: ignore[unused-awaitable]
+    job.complete(b)
+    job.complete(django_connection, 1)
+    job.complete(1)  # type: ignore[call-overload]

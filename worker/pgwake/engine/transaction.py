@@ -15,11 +15,10 @@ from pgwake.engine.finisher import Finisher
 from pgwake.engine.progress import ProgressReports
 from pgwake.errors import ConfigurationError, InvalidValueError, LeaseLostError
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.job import Completion, Isolation
+from pgwake.jobs.job import LOST_CODES, Completion, Isolation
 
 log = structlog.get_logger()
 
-_LOST = ("PW001", "PW002")
 # A statement that asyncpg has prepared is gone: the block has deallocated it.
 _UNPREPARED = "26000"
 
@@ -134,7 +133,10 @@ class Transaction:
             await self._undo()
             if getattr(error, "sqlstate", None) == _UNPREPARED:
                 _terminate(self._connection)
-            if isinstance(error, asyncpg.PostgresError) and error.sqlstate in _LOST:
+            if (
+                isinstance(error, asyncpg.PostgresError)
+                and error.sqlstate in LOST_CODES
+            ):
                 raise self._lease_lost() from error
             raise
 

@@ -2,15 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
 from uuid import UUID
 
 from pgwake.database.statements import Connection
-from pgwake.errors import ConfigurationError, InvalidValueError
+from pgwake.database.statements.finish import COMPLETE_JOB
+from pgwake.errors import ConfigurationError, InvalidValueError, LeaseLostError
 from pgwake.jsontext import dumps, dumps_result, loads
+from pgwake.produce.drivers import AsyncAdapter, AsyncTarget, SyncTarget, adapt
+from pgwake.produce.drivers.refusals import said_by_server
 
 if TYPE_CHECKING:
     import asyncpg
@@ -20,6 +23,7 @@ Isolation = Literal["read_committed", "repeatable_read", "serializable"]
 
 PROGRESS_BYTES = 4096
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # what the times of a claim count from
+LOST_CODES = ("PW001", "PW002")  # of who ends a job that is somebody else's
 
 
 class ParentResult(NamedTuple):
@@ -258,6 +262,63 @@ class Job:
             "statement of a transaction of your own: select pgwake.complete_job("
             "job.id, job.lease_id, result)"
         ).transaction(self, isolation)
+
+    @overload
+    def complete(self, target: AsyncTarget, result: Any = None) -> Awaitable[None]: ...
+
+    @overload
+    def complete(self, target: SyncTarget, result: Any = None) -> None: ...
+
+    def complete(
+        self, target: AsyncTarget | SyncTarget, result: Any = None
+    ) -> Awaitable[None] | None:
+        """Complete the job in the open transaction of a connection of yours.
+
+            with transaction.atomic():  # Django's; or a session of SQLAlchemy's
+                order.save()
+                job.complete(connection, {"sent": True})
+
+        By its last statement, since the job's row is locked from here to the commit.
+        Both count, or neither: where the transaction is rolled back, the job goes on.
+        After the commit it is completed, whatever the handler returns or raises.
+
+        Args:
+            target: A connection or a session, as for Task.using(); no pool, no URL.
+            result: The job's result, any JSON value of at most 1 MiB.
+
+        Returns:
+            What is to be awaited, if the calls of the target are.
+
+        Raises:
+            ConfigurationError: The target is none that is known, or in no transaction.
+            InvalidValueError: The result is no JSON value, or too large.
+            LeaseLostError: The job is somebody else's: let it roll the transaction
+                back.
+        """
+        adapter = adapt(target)
+        adapter.check_transaction()
+        text = None if result is None else dumps_result(result)
+        if isinstance(adapter, AsyncAdapter):
+            return self._complete(adapter, text)
+        with self._lease_refusals():
+            adapter.fetch(COMPLETE_JOB, self.id, str(self.lease_id), text)
+        return None
+
+    async def _complete(self, adapter: AsyncAdapter, result: str | None) -> None:
+        with self._lease_refusals():
+            await adapter.fetch(COMPLETE_JOB, self.id, str(self.lease_id), result)
+
+    @contextmanager
+    def _lease_refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            said = said_by_server(error)
+            if said is None or said.sqlstate not in LOST_CODES:
+                raise
+            raise LeaseLostError(
+                f"the lease of job {self.id} is lost: roll back what was written"
+            ) from error
 
     def set_result(self, result: Any) -> None:
         """Set the result of a job that is completed by transaction(), inside the block.

@@ -23,7 +23,11 @@ select pgwake.fail_jobs($1, $2, errors => $3, tracebacks => $4, reasons => $5,
 """
 _RELEASE_JOBS = "select pgwake.release_jobs($1, $2, $3, $4, $5)"
 _EXTEND_LEASES = "select pgwake.extend_leases($1, $2, $3)"
-_COMPLETE_JOB = "select pgwake.complete_job($1, $2, $3::text::jsonb)"
+# On connections of other drivers, too.
+COMPLETE_JOB = """
+select pgwake.complete_job(
+  cast($1 as bigint), cast($2 as uuid), cast(cast($3 as text) as jsonb))
+"""
 _LEASE_OUTCOMES = """
 select pgwake.lease_outcome(u.job_id, u.lease_id)
 from unnest($1::bigint[], $2::uuid[]) with ordinality as u(job_id, lease_id, place)
@@ -109,7 +113,7 @@ async def complete_job(
     connection: Connection, job_id: int, lease_id: UUID, result: str | None
 ) -> None:
     """Complete a job, its result as JSON text."""
-    await connection.execute(_COMPLETE_JOB, job_id, lease_id, result)
+    await connection.execute(COMPLETE_JOB, job_id, lease_id, result)
 
 
 async def lease_outcomes(

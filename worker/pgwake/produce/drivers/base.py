@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from pgwake.errors import ConfigurationError
+
 
 class _AsyncClosable(Protocol):
     def close(self) -> Awaitable[None]: ...
@@ -50,6 +52,10 @@ class AsyncAdapter(ABC):
     async def close(self) -> None:  # noqa: B027, most have opened nothing
         """Close what was opened here."""
 
+    def check_transaction(self) -> None:
+        """See SyncAdapter."""
+        _check_one(is_pool=self.is_pool)
+
 
 class SyncAdapter(ABC):
     """Asks on a connection that blocks; as AsyncAdapter otherwise."""
@@ -67,3 +73,18 @@ class SyncAdapter(ABC):
     @abstractmethod
     def copy(self, chunks: Iterable[str]) -> None:
         """COPY text."""
+
+    def check_transaction(self) -> None:
+        """Look whether its next statement is part of a transaction of its owner's.
+
+        Raises:
+            ConfigurationError: It is one of its own.
+        """
+        _check_one(is_pool=self.is_pool)
+
+
+def _check_one(*, is_pool: bool) -> None:
+    if is_pool:
+        raise ConfigurationError(
+            "a pool, an engine or a URL has no transaction of yours: use a connection"
+        )

@@ -33,6 +33,13 @@ class ConnectionAdapter(SyncAdapter):
         with self._connection.wrap_database_errors:
             driver.copy(chunks)
 
+    def check_transaction(self) -> None:
+        """Look whether it is in an atomic block."""
+        if self._connection.get_autocommit():
+            raise ConfigurationError(
+                "there is no transaction: open one by transaction.atomic()"
+            )
+
     def _driver(self) -> SyncAdapter:
         self._connection.ensure_connection()
         try:

@@ -155,6 +155,25 @@ async def test_a_lost_session_costs_the_attempt_that_lost_it_and_no_other(
 
 
 @pytest.mark.usefixtures("migrated")
+async def test_an_atomic_block_completes_its_job_with_its_writes(
+    url: str, connect: Connect
+) -> None:
+    db = await connect(url)
+    order = await db.fetchval(
+        "insert into shop_order (email, receipts) values ('bo', 0) returning id"
+    )
+    async with working(url) as worker:
+        job_id = await insert(db, "bill", payload={"order": order})
+        row = await ended(db, job_id)
+        assert (row["status"], row["result"]) == ("completed", {"billed": order})
+        await worker.logged("lease lost, end refused", job=job_id)
+
+        given = {"order": order, "atomic": False}
+        row = await ended(db, await insert(db, "bill", payload=given, max_attempts=1))
+        assert "open one by transaction.atomic()" in row["errors"][0]["message"]
+
+
+@pytest.mark.usefixtures("migrated")
 async def test_a_worker_in_development_starts_anew_with_a_change(
     url: str, connect: Connect, tmp_path: Path
 ) -> None:

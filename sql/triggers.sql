@@ -2,16 +2,19 @@
 -- rows.
 
 -- A job with parents waits until they have ended, one with a concurrency key until the
--- key has room for it.
+-- key has room for it. The status is looked at here: the server reads the text of a WHEN
+-- anew in each statement.
 create or replace function pgwake.before_insert_jobs()
 returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  new.status := 'waiting';
-  if new.depends_on is not null then
-    new.has_parents_left := true;
+  if new.status = 'pending' then
+    new.status := 'waiting';
+    if new.depends_on is not null then
+      new.has_parents_left := true;
+    end if;
   end if;
   return new;
 end
@@ -287,7 +290,7 @@ begin
 
   create trigger jobs_before_insert
     before insert on pgwake.jobs
-    for each row when ((new.concurrency_key is not null or new.depends_on is not null) and new.status = 'pending')
+    for each row when (new.concurrency_key is not null or new.depends_on is not null)
     execute function pgwake.before_insert_jobs();
 
   create trigger jobs_after_insert

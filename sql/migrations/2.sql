@@ -22,5 +22,10 @@ begin
   create index queues_ends_idx on pgwake.queues (name)
     where max_running is not null or webhook is not null or status_events <> 'watched' or drop_payloads;
   alter table pgwake.jobs add column is_payload_dropped boolean;
+  drop trigger jobs_before_insert on pgwake.jobs;
+  create trigger jobs_before_insert
+    before insert on pgwake.jobs
+    for each row when (new.concurrency_key is not null or new.depends_on is not null)
+    execute function pgwake.before_insert_jobs();
 end
 $migration$;

@@ -318,3 +318,51 @@ async def test_a_changed_priority_leaves_jobs_that_wait_alone(db: Connection) ->
     await set_kind(db, priority=9)
 
     assert (await job(db, job_id))["priority"] == 0
+
+
+LOOKS = """
+select coalesce(sum(pg_stat_get_xact_numscans(c.oid)), 0)::int
+from pg_class as c
+where c.relname in ('kinds_insert_idx', 'queues_insert_idx')
+"""
+
+
+async def priority_and_looks(db: Connection) -> tuple[int, int]:
+    """The priority of a new job, and how often its insert has looked for policy."""
+    async with db.transaction():
+        before = await db.fetchval(LOOKS)
+        priority = (await job(db, await insert(db)))["priority"]
+        return priority, await db.fetchval(LOOKS) - before
+
+
+@pytest.mark.parametrize("policies", [{"queue": 2}, {"kind": 2}, {"declared": 2}])
+async def test_inserts_look_for_policy_once_there_has_been_any(
+    db: Connection, policies: dict[str, int]
+) -> None:
+    async def set_policy() -> None:
+        for level, priority in policies.items():
+            if level == "queue":
+                await set_queue(db, priority=priority)
+            elif level == "kind":
+                await set_kind(db, priority=priority)
+            else:
+                await declare(db, priority=priority)
+
+    await set_queue(db, max_running=1000)
+    await declare(db, max_attempts=3)
+    assert await priority_and_looks(db) == (0, 0)
+
+    # Seen while it may yet be undone, and when triggers were off, from a recount on.
+    rolled_back = db.transaction()
+    await rolled_back.start()
+    await set_policy()
+    assert (await priority_and_looks(db))[0] == 2
+    await rolled_back.rollback()
+    assert await priority_and_looks(db) == (0, 2)
+
+    await db.execute("alter sequence pgwake.insert_policies_seq restart")
+    await db.execute("alter table pgwake.kinds disable trigger kinds_after_change")
+    await db.execute("alter table pgwake.queues disable trigger queues_after_change")
+    await set_policy()
+    await call(db, "recount_jobs")
+    assert (await priority_and_looks(db))[0] == 2

@@ -158,6 +158,30 @@ async def test_a_busy_queue_is_silent(
     assert len(heard) < 300
 
 
+async def test_a_queue_whose_jobs_come_one_at_a_time_is_not_silent(
+    connection: Connection, database: str, connect: Connect
+) -> None:
+    """Each comes when the one before has begun: slower than claims are answered."""
+    registry = Registry()
+    begun = asyncio.Event()
+
+    @registry.job("quick")
+    async def begin() -> None:
+        begun.set()
+
+    heard: list[object] = []
+    listener = await connect()
+    await listener.add_listener("pgwake", lambda *_: heard.append(_))
+    async with embedded(database, registry) as worker:
+        await asleep(worker)
+        for _ in range(100):
+            begun.clear()
+            await insert(connection, "quick")
+            await begun.wait()
+
+    assert len(heard) > 50
+
+
 async def test_a_worker_that_stops_passes_the_duty_on(
     connection: Connection, database: str
 ) -> None:

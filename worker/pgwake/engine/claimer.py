@@ -34,12 +34,12 @@ PREFETCH_SECONDS = 0.025, 0.25
 MAX_PREFETCH = 2 * MAX_BATCH
 # After this long without a free slot, jobs that were claimed ahead are given back.
 HOARD_SECONDS = 1.0
-# MAX_NOTIFICATIONS within so many seconds make a queue busy: to be woken by each would
-# cost its producers more than to look so often in vain costs us. It is left in
-# peace until so many looks in a row have been in vain.
-BUSY_SECONDS = 0.08
+# Where jobs come faster than claims are answered, the worker naps: inserts are silent,
+# and each look finds several. Below that rate it is woken by each, since inserts that
+# notify commit one after the other, and a claim's commit takes no less than theirs. It
+# wakes up when so many naps in a row have found less than came at that rate.
 NAP_SECONDS = 0.004
-MAX_EMPTY_NAPS = 3
+MAX_IDLE_NAPS = 3
 # A look that takes longer, for whatever reason, leaves waking up to others.
 SLOW_LOOK_SECONDS = 2.0
 # That another process has to go on duty, which may know the kind.
@@ -92,13 +92,14 @@ class Claimer:
             f"the claims of queue {ready_jobs.queue}",
             max(poll.interval, session.timeout),
         )
-        self._naps = 0  # that may still be in vain before it sleeps
+        self._naps = 0  # that may still find too little before it sleeps
         self._cursor: str | None = None
         self._is_limited = False  # by little room: nothing is claimed ahead
         self._locked_since: float | None = None
         self._left_out_id: int | None = None
         self._claims = deque([(monotonic(), 0)], maxlen=2)  # when, finished by then
         self._claim_seconds = 0.0  # that the last one took, its turn included
+        self._usual_seconds = 0.0  # that the last ones took
         self._stopping = False
 
     def stop(self) -> None:
@@ -145,7 +146,8 @@ class Claimer:
                 claimed = None if self._stopping else await self._claim(count)
                 return claimed and claimed[0]
         finally:
-            self._claim_seconds = monotonic() - started
+            self._claim_seconds = seconds = monotonic() - started
+            self._usual_seconds += (seconds - self._usual_seconds) / 8
             slow.cancel()
             self.heartbeat.beat()
 
@@ -248,7 +250,7 @@ class Claimer:
             self.mailbox.want(Wish.NAP)
             is_reserve = self.mailbox.role is Role.RESERVE
             await self._sleep(None if is_reserve else self._seconds_to_next(claim))
-        elif self._is_busy(found=bool(claim.jobs)):
+        elif self._is_busy(len(claim.jobs)):
             self.mailbox.want(Wish.NAP)
             await asyncio.sleep(NAP_SECONDS)
         else:
@@ -262,20 +264,22 @@ class Claimer:
             await asyncio.sleep(REFUSED_SECONDS)
         await self._sleep(None, was_refused=True)
 
-    def _is_busy(self, *, found: bool) -> bool:
-        """Whether jobs come so fast that looking often beats being woken by each."""
-        mailbox = self.mailbox
+    def _is_busy(self, found: int) -> bool:
+        """Whether a nap pays: jobs come so fast, by what the last look has found."""
+        mailbox, notified_at = self.mailbox, self.mailbox.notified_at
+        claim_seconds = self._usual_seconds
         if mailbox.is_new_on_duty:  # a hand-over is a sign of much to do
             mailbox.is_new_on_duty = False
-            self._naps = MAX_EMPTY_NAPS
+            self._naps = MAX_IDLE_NAPS
         if self._naps:
-            self._naps = MAX_EMPTY_NAPS if found else self._naps - 1
+            it_paid = found * claim_seconds >= NAP_SECONDS + claim_seconds
+            self._naps = MAX_IDLE_NAPS if it_paid else self._naps - 1
         elif (
-            len(mailbox.notified_at) == MAX_NOTIFICATIONS
-            and monotonic() - mailbox.notified_at[0] < BUSY_SECONDS
+            len(notified_at) == MAX_NOTIFICATIONS
+            and monotonic() - notified_at[0] < MAX_NOTIFICATIONS * claim_seconds
         ):
-            mailbox.notified_at.clear()
-            self._naps = MAX_EMPTY_NAPS
+            notified_at.clear()
+            self._naps = MAX_IDLE_NAPS
         return self._naps > 0
 
     def _seconds_to_next(self, claim: Claim) -> float | None:

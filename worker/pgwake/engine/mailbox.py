@@ -12,7 +12,7 @@ from typing import Literal
 # gone.
 Cause = Literal["notify", "lock"]
 
-MAX_NOTIFICATIONS = 8  # whose times are kept
+MAX_NOTIFICATIONS = 32  # whose times are kept
 
 
 class Wish(Enum):

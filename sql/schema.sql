@@ -47,8 +47,8 @@
 --          and at max_crashes the job is failed.
 --
 -- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Sweep, renewal and give-back skip
---          locked rows: whoever holds one is ending it. Claims skip locked rows, of children and their parents too. So no
---          two statements can deadlock.
+--          locked rows: whoever holds one is ending it. Claims skip locked rows, of children and their parents too, and so
+--          do ends when they admit what waits. So no two statements can deadlock.
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
 --          4 analyze, 5 recount, 6 keys, 7 children, 8 ids; 1885828973 ('pgwm'): 0 is held by who watches status events;
 --          1885828974 ('pgwn') with hashtext(queue/key): who admits jobs of a concurrency key, at most one a job and 100 a

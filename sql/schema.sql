@@ -426,9 +426,6 @@ insert into pgwake.ring_slots (slot) select generate_series(0, 31) on conflict d
 
 create sequence if not exists pgwake.jobs_id_seq as bigint;
 
--- Has a value once there is policy that inserts have to look for; see after_insert_jobs.
-create sequence if not exists pgwake.insert_policies_seq as bigint;
-
 -- What a column can hold, by a domain each: a value is checked when it is set. As checks of the table, all would be read
 -- and planned by each statement that claims or ends, 3 microseconds each. Not queue and kind: an array_agg of a domain
 -- is unknown to some drivers.

@@ -25,12 +25,11 @@ comment on function pgwake.before_insert_jobs is
 revoke all on function pgwake.before_insert_jobs from public;
 
 -- Checks the payloads of kinds that are to be checked, gives jobs of priority 0 their
--- policy's (as get_policy says), counts, wakes and announces. A look tells whether all
--- jobs are pending in one queue, as nearly always. Policy that matters is looked for
--- (kinds_insert_idx, queues_insert_idx) only if there has ever been any: who sets it
--- gives insert_policies_seq a value, which is seen before that transaction commits, in
--- any snapshot. wake() and get_audience() are asked only if the notify lock is held, or
--- somebody watches. One function, since no other sees the statement's rows.
+-- policy's (as get_policy says), counts, wakes and announces. One look tells whether
+-- there is any policy that matters (kinds_insert_idx, queues_insert_idx), and whether
+-- all jobs are pending in one queue, as nearly always. Then wake() and get_audience()
+-- are asked only if the notify lock is held, or somebody watches: a tenth of a
+-- producer's time. One function, since no other sees the statement's rows.
 create or replace function pgwake.after_insert_jobs()
 returns trigger
 language plpgsql
@@ -54,20 +53,16 @@ declare
   v_problem text[];
   v_ids bigint[];
 begin
-  select min(i.queue), max(i.queue), count(*), count(nullif(i.status, 'pending'))
-  into v_queue, v_last_queue, v_rows, v_other_rows
+  select min(i.queue), max(i.queue), count(*), count(nullif(i.status, 'pending')),
+    exists (
+      select from pgwake.kinds as k
+      where k.check_payload or k.priority is not null or k.declared_priority is not null),
+    exists (
+      select from pgwake.queues as q
+      where q.priority is not null or q.wakeups <> 'asleep' or q.status_events <> 'watched')
+  into v_queue, v_last_queue, v_rows, v_other_rows, v_has_kinds, v_has_queues
   from inserted as i;
 
-  if pg_sequence_last_value('pgwake.insert_policies_seq') is not null then
-    select
-      exists (
-        select from pgwake.kinds as k
-        where k.check_payload or k.priority is not null or k.declared_priority is not null),
-      exists (
-        select from pgwake.queues as q
-        where q.priority is not null or q.wakeups <> 'asleep' or q.status_events <> 'watched')
-    into v_has_kinds, v_has_queues;
-  end if;
   if v_has_kinds then
     for v_kind, v_schema in
       select k.name, k.declared_schema || '{}'  -- unpacked once, not for each row
@@ -255,9 +250,6 @@ begin
   if new.key_limit is distinct from old.key_limit then
     perform pgwake.flag_all_keys(coalesce(new.name, old.name));
   end if;
-  if new.priority is not null or new.wakeups <> 'asleep' or new.status_events <> 'watched' then
-    perform nextval('pgwake.insert_policies_seq');
-  end if;
   return null;
 end
 $$;
@@ -265,22 +257,6 @@ $$;
 comment on function pgwake.after_change_queues is
   'Internal: wakes a queue whose policy has changed.';
 revoke all on function pgwake.after_change_queues from public;
-
-create or replace function pgwake.after_change_kinds()
-returns trigger
-language plpgsql
-security definer
-set search_path = pg_catalog, pg_temp
-as $$
-begin
-  perform nextval('pgwake.insert_policies_seq');
-  return null;
-end
-$$;
-
-comment on function pgwake.after_change_kinds is
-  'Internal: has inserts look for the policy of kinds.';
-revoke all on function pgwake.after_change_kinds from public;
 
 create or replace function pgwake.after_change_limits()
 returns trigger
@@ -346,11 +322,6 @@ begin
   create trigger queues_after_change
     after insert or update or delete on pgwake.queues
     for each row execute function pgwake.after_change_queues();
-
-  create trigger kinds_after_change
-    after insert or update on pgwake.kinds
-    for each row when (new.check_payload or new.priority is not null or new.declared_priority is not null)
-    execute function pgwake.after_change_kinds();
 
   create trigger limits_after_change
     after insert or update or delete on pgwake.concurrency_limits

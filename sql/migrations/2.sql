@@ -7,8 +7,7 @@ begin
   if current_setting('pgwake.installed_version')::int <> 1 then
     return;
   end if;
-  perform pgwake.lock_tables('pgwake.jobs', 'pgwake.queues', 'pgwake.rechecks', 'pgwake.counts', 'pgwake.workers',
-    'pgwake.kinds');
+  perform pgwake.lock_tables('pgwake.jobs', 'pgwake.queues', 'pgwake.rechecks', 'pgwake.counts', 'pgwake.workers');
 
   alter table pgwake.rechecks replica identity full;
   alter table pgwake.counts replica identity full;
@@ -28,17 +27,5 @@ begin
     before insert on pgwake.jobs
     for each row when (new.concurrency_key is not null or new.depends_on is not null)
     execute function pgwake.before_insert_jobs();
-  create trigger kinds_after_change
-    after insert or update on pgwake.kinds
-    for each row when (new.check_payload or new.priority is not null or new.declared_priority is not null)
-    execute function pgwake.after_change_kinds();
-  if exists (
-    select from pgwake.kinds as k where k.check_payload or k.priority is not null or k.declared_priority is not null
-  ) or exists (
-    select from pgwake.queues as q
-    where q.priority is not null or q.wakeups <> 'asleep' or q.status_events <> 'watched'
-  ) then
-    perform nextval('pgwake.insert_policies_seq');
-  end if;
 end
 $migration$;

@@ -117,13 +117,9 @@ begin
       (6, 'pgwake.queues', 'queues_after_change',
        'after insert or update or delete on %s for each row execute function pgwake.after_change_queues()'),
       (7, 'pgwake.concurrency_limits', 'limits_after_change',
-       'after insert or update or delete on %s for each row execute function pgwake.after_change_limits()'),
-      (8, 'pgwake.kinds', 'kinds_after_change',
-       'after insert or update on %s for each row '
-       'when (new.check_payload or new.priority is not null or new.declared_priority is not null) '
-       'execute function pgwake.after_change_kinds()')
+       'after insert or update or delete on %s for each row execute function pgwake.after_change_limits()')
     union all
-    select 9, t.relid, 'jobs_after_truncate',
+    select 8, t.relid, 'jobs_after_truncate',
       'after truncate on %s for each statement execute function pgwake.after_truncate_jobs()'
     from pg_partition_tree('pgwake.jobs') as t
     where t.isleaf

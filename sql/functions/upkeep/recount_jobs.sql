@@ -25,15 +25,6 @@ declare
     from pg_partition_tree('pgwake.jobs_finished') as t);
   v_count int;
 begin
-  if pg_sequence_last_value('pgwake.insert_policies_seq') is null and (
-    exists (
-      select from pgwake.kinds as k where k.check_payload or k.priority is not null or k.declared_priority is not null)
-    or exists (
-      select from pgwake.queues as q
-      where q.priority is not null or q.wakeups <> 'asleep' or q.status_events <> 'watched'))
-  then
-    perform nextval('pgwake.insert_policies_seq');  -- a trigger has not seen it
-  end if;
   with counted as (
     select j.queue, null::smallint as finished_slot, count(*) as live,
       count(*) filter (where j.status = 'waiting') as waiting,

@@ -15,7 +15,6 @@ cross join lateral plpgsql_check_function_tb(
     when 'after_change_jobs' then 'pgwake.jobs'::regclass
     when 'after_truncate_jobs' then 'pgwake.jobs_live'::regclass
     when 'after_change_queues' then 'pgwake.queues'::regclass
-    when 'after_change_kinds' then 'pgwake.kinds'::regclass
     when 'before_insert_jobs' then 'pgwake.jobs'::regclass
     when 'after_change_limits' then 'pgwake.concurrency_limits'::regclass
     else 0

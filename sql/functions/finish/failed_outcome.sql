@@ -19,10 +19,9 @@ begin
   end if;
   return case
     when v_outcome = 'lease_lost' and failed_outcome.message is not null
-      and (pgwake.get_job(failed_outcome.job_id) -> 'errors' -> -1) - '{attempt,at,worker}'::text[]
-        = (pgwake.append_error(
-            null, null, null, failed_outcome.reason, failed_outcome.message, failed_outcome.traceback)
-          -> 0) - '{attempt,at,worker}'::text[]
+      and (pgwake.get_job(failed_outcome.job_id) -> 'errors' -> -1) @> ((pgwake.append_error(
+        null, null, null, failed_outcome.reason, failed_outcome.message, failed_outcome.traceback) -> 0)
+        - '{attempt,at,worker}'::text[])
       then 'retry'
     else 'lease_lost'
   end;

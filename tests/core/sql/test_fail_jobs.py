@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -181,6 +182,10 @@ async def test_a_retry_repeated_is_answered_as_the_first_time(db: Connection) ->
     await call(db, "complete_jobs", **pairs(completed))
     await fail(db, failed, error="another")
     assert await call(db, "fail_jobs", **again) == ["retry", "lease_lost"]
+
+    other = await running(db)  # it has no errors
+    stale: Row = pairs({**other, "lease_id": uuid4()})
+    assert await call(db, "fail_jobs", **stale, errors=["x"]) == ["lease_lost"]
 
 
 async def test_a_cancellation_that_was_asked_for_is_honoured(db: Connection) -> None:

@@ -48,4 +48,11 @@ DATABASES = {
         "PORT": _URL.port,
     },
 }
+TASKS = {
+    "default": {
+        "BACKEND": "pgwake.django.PgwakeBackend",
+        "QUEUES": ["default", "letters"],
+        "OPTIONS": {"backoff_base": 0.01, "max_attempts": 3},
+    }
+}
 DEFAULT_AUTO_FIELD = "django.db.models.AutoField"

@@ -109,10 +109,10 @@ def test_the_projects_own_tests_pass(manage: Manage) -> None:
 async def working(
     url: str, *words: str, project: Path = PROJECT
 ) -> AsyncIterator[WorkerProcess]:
-    """A worker of the project, started from elsewhere, with one slot: one thread."""
+    """A worker of the project, started from elsewhere."""
     process = await WorkerProcess.start(
-        *(str(project / "manage.py"), "pgwake_worker", "--queue", "default:1"),
-        *("--http-port", "0", "--log-format", "json", *words),
+        *(str(project / "manage.py"), "pgwake_worker", *words),
+        *("--http-port", "0", "--log-format", "json"),
         directory=Path("/"),
         environment={"SHOP_DATABASE_URL": url, "PGWAKE_POLL_INTERVAL": "3600"},
     )
@@ -132,7 +132,9 @@ async def test_a_lost_session_costs_the_attempt_that_lost_it_and_no_other(
         "insert into shop_order (email, receipts) values ('ada', 0) returning id"
     )
     given = {"payload": {"order": order}, "max_attempts": 1}
-    async with working(url, "--import", "support.worker.django_handlers"):
+    # With one slot, so that all run in one thread.
+    words = ("--import", "support.worker.django_handlers", "--queue", "default:1")
+    async with working(url, *words):
         for lose, use, arguments in (
             ("lose_session", "send_receipt", given),
             ("alose_session", "asend_receipt", given),
@@ -171,6 +173,30 @@ async def test_an_atomic_block_completes_its_job_with_its_writes(
         given = {"order": order, "atomic": False}
         row = await ended(db, await insert(db, "bill", payload=given, max_attempts=1))
         assert "open one by transaction.atomic()" in row["errors"][0]["message"]
+
+
+@pytest.mark.usefixtures("migrated")
+async def test_tasks_of_django_run_and_survive_their_workers_death(
+    url: str, connect: Connect, tmp_path: Path
+) -> None:
+    db = await connect(url)
+    order = await db.fetchval(
+        "insert into shop_order (email, receipts) values ('cy', 0) returning id"
+    )
+
+    async def enqueue(name: str, *args: object, **columns: object) -> int:
+        payload = {"args": args, "kwargs": {}}
+        return await insert(db, f"shop.tasks.{name}", payload=payload, **columns)
+
+    async with working(url) as worker:
+        # On a queue that no task names, but TASKS.
+        plain = await ended(db, await enqueue("send_letter", order, queue="letters"))
+        looped = await ended(db, await enqueue("asend_letter", order))
+        killed = await ended(db, await enqueue("die_once", str(tmp_path / "lives")))
+        await worker.logged("process died", exit=-9)
+    assert plain["result"] == {"order": order, "subject": "Hello"}
+    assert looped["result"] == order
+    assert (killed["result"], killed["attempt"], killed["crash_count"]) == (2, 1, 1)
 
 
 @pytest.mark.usefixtures("migrated")

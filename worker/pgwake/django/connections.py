@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
-from django.db import close_old_connections, connections, reset_queries
+from django.db import connections, reset_queries
 
 
 def closing_connections(handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,10 +37,24 @@ def closing_connections(handler: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(handler)
     def call(**arguments: Any) -> Any:
         reset_queries()
-        close_old_connections()
+        given = _in_use()
+        _close_old(given)
         try:
             return handler(**arguments)
         finally:
-            close_old_connections()
+            _close_old(given)
 
     return call
+
+
+def _in_use() -> set[str]:
+    """Return the aliases whose connection is the caller's: a test case's, in atomic."""
+    opened = connections.all(initialized_only=True)
+    return {connection.alias for connection in opened if connection.in_atomic_block}
+
+
+def _close_old(given: set[str]) -> None:
+    """Close connections of this thread as close_old_connections() does, but these."""
+    for connection in connections.all(initialized_only=True):
+        if connection.alias not in given:
+            connection.close_if_unusable_or_obsolete()

@@ -1,7 +1,7 @@
 """Handlers: which function runs which kind of job."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import (
     Any,
@@ -76,6 +76,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
+        self._queues: set[str] = set()
         self._wrapper: Wrapper | None = None
         self._setup: str | None = None
 
@@ -221,8 +222,13 @@ class Registry:
 
     @property
     def queues(self) -> list[str]:
-        """The queues that the handlers name."""
-        return sorted({handler.queue for handler in self._handlers.values()})
+        """The queues that the handlers name, and those that were added."""
+        named = {handler.queue for handler in self._handlers.values()}
+        return sorted(named | self._queues)
+
+    def add_queues(self, names: Iterable[str]) -> None:
+        """Have workers work on queues that no handler names, too."""
+        self._queues.update(names)
 
     @property
     def declaration(self) -> dict[str, dict[str, Any]]:

@@ -23,6 +23,7 @@ from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.engine.scheduler import Scheduler
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.attempt import Attempt
+from pgwake.jobs.handler_errors import ReportedError
 from pgwake.jobs.job import Isolation
 from pgwake.jobs.outcomes import Outcome
 from pgwake.jobs.registry import Registry
@@ -79,7 +80,9 @@ class _Recorder(Telemetry):
     def arrived(self, end: End, error: BaseException | str | None) -> None:
         super().arrived(end, error)
         if error is not None:
-            self.failure = error
+            # A framework may have told it in its own way.
+            cause = isinstance(error, ReportedError) and error.__cause__
+            self.failure = cause or error
         elif isinstance(end.what, Release) and end.what.reason == "unknown_kind":
             self.failure = (
                 f"kind {end.job.kind!r} has no handler here: import the module that has"

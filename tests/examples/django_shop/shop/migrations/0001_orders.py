@@ -16,5 +16,5 @@ class Migration(migrations.Migration):
                 ("receipts", models.IntegerField(default=0)),
             ],
         ),
-        migrations.RunSQL("select pgwake.enqueue('stock', queue => 'stock')"),
+        migrations.RunSQL("select pgwake.enqueue('stock', delay => '1 day')"),
     ]

@@ -1,0 +1,73 @@
+"""django.tasks: of Django 6, or of the package django-tasks before."""
+
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+if TYPE_CHECKING:
+    from django.tasks import task_backends
+    from django.tasks.backends.base import BaseTaskBackend
+    from django.tasks.base import (
+        Task,
+        TaskContext,
+        TaskError,
+        TaskResult,
+        TaskResultStatus,
+    )
+    from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
+    from django.tasks.signals import task_enqueued, task_finished, task_started
+
+    AnyTask = Task[..., Any]
+    TaskBase = Task[..., Any]
+    AnyResult = TaskResult[..., Any]
+else:
+    try:
+        from django.tasks import task_backends
+        from django.tasks.backends.base import BaseTaskBackend
+        from django.tasks.base import (
+            Task,
+            TaskContext,
+            TaskError,
+            TaskResult,
+            TaskResultStatus,
+        )
+        from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
+        from django.tasks.signals import task_enqueued, task_finished, task_started
+    except ImportError:
+        try:  # of Django before 6
+            from django_tasks import task_backends
+            from django_tasks.backends.base import BaseTaskBackend
+            from django_tasks.base import (
+                Task,
+                TaskContext,
+                TaskError,
+                TaskResult,
+                TaskResultStatus,
+            )
+            from django_tasks.exceptions import InvalidTaskError as InvalidTask
+            from django_tasks.exceptions import TaskResultDoesNotExist
+            from django_tasks.signals import task_enqueued, task_finished, task_started
+        except ImportError as error:
+            raise ImproperlyConfigured(
+                "pgwake.django.PgwakeBackend needs django.tasks: install Django 6, or"
+                " the package django-tasks"
+            ) from error
+    AnyTask, AnyResult, TaskBase = Task, TaskResult, Task
+
+__all__ = [
+    "AnyResult",
+    "AnyTask",
+    "BaseTaskBackend",
+    "InvalidTask",
+    "Task",
+    "TaskBase",
+    "TaskContext",
+    "TaskError",
+    "TaskResult",
+    "TaskResultDoesNotExist",
+    "TaskResultStatus",
+    "task_backends",
+    "task_enqueued",
+    "task_finished",
+    "task_started",
+]

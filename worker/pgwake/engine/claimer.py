@@ -40,8 +40,10 @@ HOARD_SECONDS = 1.0
 # wakes up when so many naps in a row have found less than came at that rate.
 NAP_SECONDS = 0.004
 MAX_IDLE_NAPS = 3
-# A look that takes longer, for whatever reason, leaves waking up to others.
+# A look that takes longer, for whatever reason, leaves waking up to others; with more
+# than so many queues longer, since they take turns.
 SLOW_LOOK_SECONDS = 2.0
+SLOW_LOOK_QUEUES = 100
 # That another process has to go on duty, which may know the kind.
 UNKNOWN_KIND_SECONDS = 0.1
 # Who has had no room for so long leaves waking up to others.
@@ -85,6 +87,8 @@ class Claimer:
         self._worker = worker
         self._lease = None if lease is None else timedelta(seconds=lease)
         self._poll = poll
+        share = max(poll.queue_count / SLOW_LOOK_QUEUES, 1.0)
+        self._slow_seconds = SLOW_LOOK_SECONDS * share
         self._held_jobs = held_jobs
         self._metrics = metrics
         self._claim_lock = claim_lock
@@ -137,7 +141,7 @@ class Claimer:
         None: the database has refused it, or it is the stop.
         """
         slow = asyncio.get_running_loop().call_later(
-            SLOW_LOOK_SECONDS, self.mailbox.want, Wish.WORK
+            self._slow_seconds, self.mailbox.want, Wish.WORK
         )
         started = monotonic()
         try:
@@ -324,7 +328,7 @@ class Claimer:
     async def _ask_poll(self, since: float) -> float | None:
         """When to poll again; None: there may be jobs. And whether it is on duty."""
         loop = asyncio.get_running_loop()
-        slow = loop.call_later(SLOW_LOOK_SECONDS, self.mailbox.want, Wish.WORK)
+        slow = loop.call_later(self._slow_seconds, self.mailbox.want, Wish.WORK)
         self.heartbeat.rest()
         try:
             next_at = await self._poll.next_at(self.ready_jobs.queue, since)

@@ -26,12 +26,14 @@ class Poll:
 
     Attributes:
         interval: That.
+        queue_count: How many queues there are.
     """
 
     def __init__(
         self, session: Session, queues: Sequence[str], interval: float
     ) -> None:
         self.interval = interval
+        self.queue_count = len(queues)
         self._session = session
         self._queues = queues
         self._turn = asyncio.Lock()

@@ -16,7 +16,7 @@ select q.name from unnest($1::text[]) as q(name)
 where pgwake.next_run_at(q.name) <= pgwake.now()
 """
 _MUTE = "select pgwake.mute($1)"
-_UNMUTE = "select pgwake.unmute($1)"
+_UNMUTE_ALL = "select pgwake.unmute(q.name) from unnest($1::text[]) as q(name)"
 _UNPARK = "select pgwake.unpark($1, $2)"
 _TELL_DUTY = "select pgwake.pass_duty($1)"
 _OPEN_WRITERS = "select pgwake.open_writers()"
@@ -45,9 +45,9 @@ async def mute(connection: Connection, queue: str) -> None:
     await connection.fetchval(_MUTE, queue)
 
 
-async def unmute(connection: Connection, queue: str) -> None:
-    """Have a queue's inserts notify."""
-    await connection.fetchval(_UNMUTE, queue)
+async def unmute_all(connection: Connection, queues: Sequence[str]) -> None:
+    """Have the inserts of queues notify."""
+    await connection.fetch(_UNMUTE_ALL, queues)
 
 
 async def unpark(connection: Connection, queue: str, *, muted: bool) -> None:

@@ -9,7 +9,7 @@ from pgwake.database.statements.wake import (
     mute,
     park_all,
     pass_duty,
-    unmute,
+    unmute_all,
     unpark,
 )
 from pgwake.engine.mailbox import Mailbox, Role, Wish
@@ -68,18 +68,15 @@ class NotifyLock:
     async def settle(self, connection: Connection) -> None:
         """Go off duty, take the lock or give it up, as the claimer wants."""
         while self.mailbox.wish is not Wish.WORK and not self.is_away:
-            if not self.is_on_duty:
+            if not self.is_on_duty or self.wants_lock:
                 return
             if self.is_held is (self.mailbox.wish is Wish.SLEEP):
                 if self.mailbox.was_done:  # and is not, having changed its mind at once
                     self.mailbox.was_done = False
                     self.mailbox.tell(Role.ON_DUTY, "lock")
                 return
-            if self.is_held:
-                await mute(connection, self.name)
-                self.is_held = False
-            else:
-                await self._take(connection)
+            await mute(connection, self.name)
+            self.is_held = False
         if self.is_on_duty:
             self._owes = True
             await unpark(connection, self.name, muted=not self.is_held)
@@ -107,8 +104,15 @@ class NotifyLock:
             self.mailbox.tell(Role.RESERVE, None)
         self._owes = False
 
-    async def _take(self, connection: Connection) -> None:
-        await unmute(connection, self.name)
+    @property
+    def wants_lock(self) -> bool:
+        """Whether it is on duty and should have the lock, which it has not."""
+        if self.is_held or self.is_away or not self.is_on_duty:
+            return False
+        return self.mailbox.wish is Wish.SLEEP
+
+    def took(self) -> None:
+        """Hear that the lock has been taken."""
         self.is_held = True
         self._writers = None
         self._next_look = monotonic() + FIRST_LOOK_SECONDS
@@ -146,12 +150,16 @@ class NotifyLock:
 async def settle(connection: Connection, locks: Collection[NotifyLock]) -> None:
     """Go on duty or off, take locks or give them up, as their claimers want.
 
-    Many queues go on duty by one statement: a process may have a thousand, each of
-    which asks anew with each poll.
+    Many queues go on duty, and are locked, by one statement: a process may have a
+    thousand, each of which asks anew with each poll.
     """
     while trying := [lock for lock in locks if lock.begin_try()]:
         parked = await park_all(connection, [lock.name for lock in trying])
         for lock in trying:
             lock.tried(is_on_duty=lock.name in parked)
+    if taking := [lock for lock in locks if lock.wants_lock]:
+        await unmute_all(connection, [lock.name for lock in taking])
+        for lock in taking:
+            lock.took()
     for lock in locks:
         await lock.settle(connection)

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from pgwake import Registry
+from pgwake.database.statements.stats import list_jobs
 from pgwake.http.api.history import drawn
 from pgwake.observe.history import History
 from support import Connection, wait_for
@@ -202,6 +203,35 @@ async def test_pages_of_jobs_stay_whole_while_jobs_come_and_end(
     assert seen == sorted(seen, reverse=True)
     assert len(set(seen)) == len(seen)
     assert set(before) <= set(seen)
+
+
+async def test_a_filter_that_nothing_matches_looks_at_so_many_jobs_a_page(
+    connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgwake.database.statements.http.LIST_WINDOW", 10)
+    monkeypatch.setattr("pgwake.database.statements.http.LIST_SECONDS", 0)
+    monkeypatch.setattr("pgwake.database.statements.stats.LIST_WINDOW", 1)
+    oldest = await insert(connection, "oldest", queue="elsewhere")
+    for _ in range(35):
+        await insert(connection, "quick", queue="elsewhere")
+    found: list[int] = []
+    pages, after = 0, dict[str, str]()
+    async with serving(database) as api:
+        while pages == 0 or after:
+            parameters = {"kind": "oldest", **after}
+            page = (await api.get("/api/jobs", params=parameters)).json()
+            found += [job["id"] for job in page["jobs"]]
+            pages += 1
+            after = {"after": page["next"]} if page["next"] else {}
+    assert (found, pages) == ([oldest], 4)
+
+    told: list[int] = []
+    only: dict[str, Any] = dict.fromkeys(["queue", "status", "before"])
+    (row,) = await list_jobs(
+        connection, kind="oldest", limit=5, tell=told.append, **only
+    )
+    assert row["id"] == oldest
+    assert len(told) == 3
 
 
 async def test_a_job_is_shown_with_all_that_it_is_and_an_explanation(

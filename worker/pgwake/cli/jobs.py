@@ -3,6 +3,7 @@
 import json
 import sys
 from enum import StrEnum
+from time import monotonic
 from typing import Annotated, Any
 
 import typer
@@ -36,6 +37,8 @@ from pgwake.database.statements.operate import explain_job, peek_jobs
 from pgwake.database.statements.stats import get_job
 from pgwake.produce.new_job import NewJob
 from pgwake.produce.options import OPTIONS, SQL_TYPES
+
+TELL_SECONDS = 1.0  # between notes of how far a list has come
 
 
 class Status(StrEnum):
@@ -111,6 +114,14 @@ def list_jobs(
 ) -> None:
     """List jobs, the newest first."""
     fields = None if payload is None else json_object("--payload", payload)
+    told_at = monotonic()
+
+    def tell(job_id: int) -> None:
+        nonlocal told_at
+        if monotonic() - told_at > TELL_SECONDS:
+            told_at = monotonic()
+            note(f"looked at all jobs above {job_id}, goes on")
+
     rows = read(
         database_url,
         lambda connection: stats.list_jobs(
@@ -124,6 +135,7 @@ def list_jobs(
             unique_key=unique_key,
             worker=worker,
             payload=fields,
+            tell=tell,
         ),
     )
     show_jobs(rows, as_json=as_json)

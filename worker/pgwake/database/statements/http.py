@@ -4,11 +4,16 @@ So no number of a payload is rounded on its way, and no answer is built on a loo
 has leases to renew. Times are in the session's zone, which begin() sets to UTC.
 """
 
+import json
 from collections.abc import Mapping
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 from pgwake.database.statements import Connection
+from pgwake.database.statements.stats import LIST_WINDOW
+
+LIST_SECONDS = 0.15  # after which a page is answered that has no jobs yet
 
 # The plans are made for the arguments: an argument that is null leaves out a condition,
 # and a status all leaves but its own.
@@ -85,14 +90,23 @@ select json_build_object(
     (select json_agg(p order by p.started_at, p.id) from page as p), '[]')
 )::text
 """
+# Looks at so many ids at a time, so that a filter that nothing matches reads no more.
 _LIST_JOBS = """
-with found as materialized (
+with newest as materialized (
+  select j.id, j.id - $8::bigint as end_id
+  from pgwake.jobs as j
+  where ($3::text is null or j.status = $3) and ($6::bigint is null or j.id < $6)
+  order by j.id desc
+  limit 1
+), found as materialized (
   select j.id, j.queue, j.kind, j.status, j.priority, j.run_at, j.attempt, j.progress,
     j.claimed_by as worker, j.created_at, j.started_at, j.finished_at
   from pgwake.jobs as j
   where ($1::text is null or j.queue = $1) and ($2::text is null or j.kind = $2)
     and ($3::text is null or j.status = $3) and ($4::text is null or j.claimed_by = $4)
-    and ($5::text is null or j.unique_key = $5) and ($6::bigint is null or j.id < $6)
+    and ($5::text is null or j.unique_key = $5)
+    and j.id <= (select n.id from newest as n)
+    and j.id > (select n.end_id from newest as n)
   order by j.id desc
   limit $7::int + 1
 ), page as (
@@ -101,8 +115,16 @@ with found as materialized (
 select json_build_object(
   'jobs', coalesce((select json_agg(p order by p.id desc) from page as p), '[]'),
   'next', case
-    when (select count(*) from found) > $7 then (select min(p.id)::text from page as p)
-  end
+    when (select count(*) from found) > $7 then (select min(p.id) from page as p)
+    else (
+      select j.id + 1
+      from pgwake.jobs as j
+      where ($3::text is null or j.status = $3)
+        and j.id <= (select n.end_id from newest as n)
+      order by j.id desc
+      limit 1
+    )
+  end::text
 )::text
 """
 _SHOW_JOB = """
@@ -186,9 +208,19 @@ async def active_tasks(connection: Connection, queue: str | None, limit: int) ->
 
 
 async def list_jobs(connection: Connection, given: Mapping[str, Any]) -> str:
-    """Return a page of jobs, the newest first, after one; given: see ListJobs."""
+    """Return a page of jobs, the newest first, after one; given: see ListJobs.
+
+    It may be short, or empty, though more follow: after LIST_SECONDS of looking.
+    """
     names = ("queue", "kind", "status", "worker", "unique_key", "after", "limit")
-    return await _text(connection, _LIST_JOBS, *(given[name] for name in names))
+    end_at = monotonic() + LIST_SECONDS
+    while True:
+        arguments = [given[name] for name in names]
+        text = await _text(connection, _LIST_JOBS, *arguments, LIST_WINDOW)
+        page = json.loads(text) if text.startswith('{"jobs" : [],') else {"next": None}
+        if page["next"] is None or monotonic() > end_at:
+            return text
+        given = {**given, "after": int(page["next"])}
 
 
 async def show_job(connection: Connection, job_id: int) -> str:

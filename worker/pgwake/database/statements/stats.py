@@ -1,6 +1,7 @@
 """The SQL of what stands in the queues, and who works on them."""
 
 import json
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -33,13 +34,26 @@ select k.name
 from pgwake.list_kinds() as k
 where k.live_worker_count = 0 and k.bounced_at > pgwake.now() - interval '1 hour'
 """
+LIST_WINDOW = 100_000  # ids, among which a list looks before it goes on
+# For the arguments: those that are null leave out a condition.
+_PLAN_ANEW = """
+set local plan_cache_mode = force_custom_plan;
+set local jit = off
+"""
+_NEWEST = """
+select j.id
+from pgwake.jobs as j
+where ($1::text is null or j.status = $1) and ($2::bigint is null or j.id < $2)
+order by j.id desc
+limit 1
+"""
 _LIST_JOBS = """
 select j.id, j.queue, j.kind, j.status, j.priority, j.run_at, j.attempt, j.crash_count,
   j.concurrency_key, j.progress::text, j.metadata::text, j.claimed_by, j.created_at,
   j.started_at, j.finished_at
 from pgwake.jobs as j
 where ($1::text is null or j.queue = $1) and ($2::text is null or j.kind = $2)
-  and ($3::text is null or j.status = $3) and ($4::bigint is null or j.id < $4)
+  and ($3::text is null or j.status = $3) and j.id <= $4 and j.id >= $10
   and ($6::text is null or j.concurrency_key = $6)
   and ($7::text is null or j.unique_key = $7)
   and ($8::text is null or j.claimed_by = $8)
@@ -144,20 +158,46 @@ async def list_jobs(
     unique_key: str | None = None,
     worker: str | None = None,
     payload: str | None = None,
+    tell: Callable[[int], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
-    """Return jobs, the newest first, before an id; payload: JSON text it contains."""
-    rows = await connection.fetch(
-        _LIST_JOBS,
-        queue,
-        kind,
-        status,
-        before,
-        limit,
-        concurrency_key,
-        unique_key,
-        worker,
-        payload,
-    )
+    """Return jobs, the newest first, before an id.
+
+    Args:
+        connection: Where to ask.
+        queue: Only of this queue; None: of all. Likewise the next ones.
+        kind: Only of this kind.
+        status: Only in this state.
+        before: Only with ids below this.
+        limit: How many at most.
+        concurrency_key: Only with this key.
+        unique_key: Only with this key.
+        worker: Only claimed by this worker.
+        payload: Only with a payload that contains this, JSON text.
+        tell: Called with the id that was come to, as often as more have to be read.
+    """
+    rows: list[Any] = []
+    async with connection.transaction():
+        await connection.execute(_PLAN_ANEW)
+        while len(rows) < limit:
+            newest = await connection.fetchval(_NEWEST, status, before)
+            if newest is None:
+                break
+            if before is not None:
+                tell(newest)
+            before = newest - 10 * LIST_WINDOW + 1  # a statement is 10 ms of planning
+            rows += await connection.fetch(
+                _LIST_JOBS,
+                queue,
+                kind,
+                status,
+                newest,
+                limit - len(rows),
+                concurrency_key,
+                unique_key,
+                worker,
+                payload,
+                before,
+            )
     return [
         {
             **row,

@@ -76,10 +76,12 @@ export function jobs(parameters) {
     ),
     async read(options) {
       const found = await get(query('api/jobs', { ...filters, after, limit: PAGE }), options);
+      const isUnfinished = found.next != null;
+      if (isUnfinished) list.setEmpty('No matching jobs so far: see the older ones.');
       list.update(found.jobs);
       const links = [];
       if (after) links.push(['Newest', address('jobs', filters)]);
-      if (found.next != null)
+      if (isUnfinished)
         links.push(['Older', address('jobs', { ...filters, after: found.next })]);
       showPages(links);
     },

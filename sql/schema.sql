@@ -771,7 +771,7 @@ comment on table pgwake.schema_version is 'Version of the schema; one row.';
 comment on table pgwake.ring_slots is 'When a leaf of jobs_finished was last tried to be truncated.';
 comment on type pgwake.audience is 'Who hears of status events, as get_audience finds.';
 comment on type pgwake.claimed_job is
-  'A job that was claimed. options: run_at when it differs from created_at, crash_count when not 0, timeout in seconds '
+  'A job that was claimed. options: run_at when it differs from created_at, crash_count when not 0, admits, timeout in seconds '
   'by policy; else null.';
 comment on type pgwake.ended_job is 'A job that has ended, for tell_ends.';
 comment on type pgwake.finding is 'A row of diagnose().';

@@ -288,13 +288,15 @@ begin
         started_at = v_now
       where j.id = any (v_ids)
       returning j.id, j.kind, j.payload, j.attempt, j.max_attempts, j.lease_expires_at, j.created_at, j.metadata,
-        j.priority, j.run_at, j.crash_count
+        j.priority, j.run_at, j.crash_count,
+        case when j.concurrency_key is not null or j.has_children then true end as admits
     )
     select s.id, v_lease_id, s.kind, s.payload::jsonb, s.attempt::int, s.max_attempts::int, s.lease_expires_at,
       s.created_at::timestamptz, s.metadata::jsonb,
-      case when s.run_at <> s.created_at or s.crash_count > 0 or v_kinds is not null then
+      case when s.run_at <> s.created_at or s.crash_count > 0 or v_kinds is not null or s.admits then
         nullif(jsonb_strip_nulls(jsonb_build_object(
           'run_at', nullif(s.run_at, s.created_at), 'crash_count', nullif(s.crash_count, 0),
+          'admits', s.admits,
           'timeout', case when v_kinds ? s.kind then v_kinds -> s.kind -> 1
             else to_jsonb(extract(epoch from v_policy.timeout)::float8) end)), '{}')
       end,

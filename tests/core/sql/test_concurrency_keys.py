@@ -9,6 +9,7 @@ from support import Connect, Connection
 from support.sql.helpers import (
     Listener,
     call,
+    child,
     claim,
     claim_batch,
     claimed_ids,
@@ -66,6 +67,19 @@ async def test_a_job_with_a_key_waits_until_it_is_let_in(db: Connection) -> None
     await claimed_ids(db)
     assert await status(db, first) == "running"
     assert await status(db, second) == "waiting"
+
+
+async def test_a_claim_tells_whose_end_may_let_others_in(db: Connection) -> None:
+    parent, (keyed_job,) = await insert(db), await keyed(db, "a")
+    joined = await child(db, parent)
+    claims = await claim(db, 10)
+    options = {one["id"]: one["options"] or {} for one in claims}
+    assert options[keyed_job]["admits"] is True
+    assert options[parent]["admits"] is True
+    await complete(db, *claims)
+    (last,) = await claim(db, 10)
+    assert last["id"] == joined
+    assert "admits" not in (last["options"] or {})
 
 
 async def test_keys_do_not_stand_in_each_others_way(db: Connection) -> None:

@@ -1,7 +1,7 @@
 """The assembly: a worker's parts, each built from those above it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -84,7 +84,11 @@ class Assembly:
         self._job_log = JobLog(settings.log_jobs_per_second)
         self.reports = ProgressReports(self._ends)
         self.finisher = Finisher(
-            self._ends, self.held_jobs, Telemetry(metrics, self._job_log), self.reports
+            self._ends,
+            self.held_jobs,
+            Telemetry(metrics, self._job_log),
+            self.reports,
+            self._look_again,
         )
 
         self.all_ready = [ReadyJobs(queue, slots) for queue, slots in queues.items()]
@@ -156,6 +160,11 @@ class Assembly:
             self._metrics.busy_slots.set(
                 partial(getattr, ready_jobs, "busy"), ready_jobs.queue
             )
+
+    def _look_again(self, queues: Collection[str]) -> None:
+        for claimer in self.claimers:
+            if claimer.ready_jobs.queue in queues:
+                claimer.mailbox.woken.set()
 
     def _build_claimer(self, ready_jobs: ReadyJobs) -> Claimer:
         return Claimer(

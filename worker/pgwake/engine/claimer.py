@@ -21,6 +21,7 @@ from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.attempt import Attempt
 from pgwake.observe.metrics import Metrics
+from pgwake.sleep import pause
 
 log = structlog.get_logger()
 
@@ -256,7 +257,7 @@ class Claimer:
             await self._sleep(None if is_reserve else self._seconds_to_next(claim))
         elif self._is_busy(len(claim.jobs)):
             self.mailbox.want(Wish.NAP)
-            await asyncio.sleep(NAP_SECONDS)
+            await pause(self.mailbox.woken, NAP_SECONDS)
         else:
             self.mailbox.want(Wish.SLEEP)
             await self._sleep(self._seconds_to_next(claim))

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from time import monotonic
 from typing import TypeAlias
@@ -50,6 +50,7 @@ class Finisher:
         held_jobs: The jobs that the process holds.
         sink: Who else is told.
         reports: What is to be written of a job's progress before its end.
+        look_again: Called with the queues in which ends may have let jobs in.
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class Finisher:
         held_jobs: HeldJobs,
         sink: Telemetry,
         reports: ProgressReports,
+        look_again: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
         self._session = session
         self._held_jobs = held_jobs
         self._sink = sink
         self._reports = reports
+        self._look_again = look_again
         self.heartbeat = Heartbeat("the writing of ends", session.timeout)
         self._ends: list[End] = []
         self._more = asyncio.Event()
@@ -116,8 +119,13 @@ class Finisher:
         if count == 1:
             self._more.set()
             self._written.clear()
-        elif count == MAX_BATCH // 2:
+        if count == MAX_BATCH // 2 or self._is_all():
             self._enough.set()
+
+    def _is_all(self) -> bool:
+        """Whether no company can come: all that is held has ended, and admits."""
+        has_all = 0 < len(self._ends) >= len(self._held_jobs)
+        return has_all and self._ends[-1].job.admits
 
     @property
     def is_full(self) -> bool:
@@ -155,7 +163,7 @@ class Finisher:
                 self._more.clear()
                 self._written.set()
             self._enough.clear()
-            if len(self._ends) < MAX_BATCH // 2:
+            if len(self._ends) < MAX_BATCH // 2 and not self._is_all():
                 left = FLUSH_SECONDS - (monotonic() - started)
                 await pause(self._enough, max(left, 0))
 
@@ -191,7 +199,10 @@ class Finisher:
             await self._write(failed, _fail)
         for batch in released.values():
             await self._write(batch, _release)
+        admitting = {end.job.queue for end in self._ends[:seen] if end.job.admits}
         self._ends[:seen] = left
+        if admitting:
+            self._look_again(admitting)
 
     async def _write(self, ends: Sequence[End], statement: Statement) -> None:
         started = monotonic()

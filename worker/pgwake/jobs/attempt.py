@@ -30,9 +30,12 @@ class Attempt(Job):
         completion: Its end by transaction(), from the beginning of the block on.
         service: What its handler may ask for.
         run: Its span, where runs have some.
+        admits: Whether its end may let another job in: of its key, its child, or of a
+            queue whose limits leave little room.
     """
 
     __slots__ = (
+        "admits",
         "completion",
         "deadline",
         "renewed_at",
@@ -63,11 +66,16 @@ class Attempt(Job):
         self.completion: Completion | None = None
         self.service: Service | None = None
         self.run: RunSpan | None = None
+        self.admits = bool(self._options) and "admits" in self.options
 
     @classmethod
     def from_claim(cls, claim: Claim, asked_at: float) -> list["Attempt"]:
         """Make the attempts of a claim that was asked for then."""
-        return [cls(row, claim.queue, claim.claimed_at, asked_at) for row in claim.jobs]
+        jobs = [cls(row, claim.queue, claim.claimed_at, asked_at) for row in claim.jobs]
+        if claim.is_limited:
+            for job in jobs:
+                job.admits = True
+        return jobs
 
     @property
     def has_expired(self) -> bool:

@@ -30,6 +30,12 @@ def withhold(file: _File | int) -> None:
         _files.add(file)
 
 
+def begin() -> None:
+    """Note that a worker begins here, be it in a fork that an application has made."""
+    global _is_fork  # noqa: PLW0603
+    _is_fork = False
+
+
 def leave_if_forked() -> None:
     """End this process if it is a fork whose handler has returned into the worker."""
     if _is_fork:

@@ -2,11 +2,19 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 from support import Connect, Connection
 from support.sql.helpers import insert, job
 from support.worker.helpers import ended, in_status
-from support.worker.processes import Diary, StartProcess, gone, is_alive
+from support.worker.processes import (
+    Diary,
+    StartProcess,
+    clean_environment,
+    gone,
+    is_alive,
+)
 
 HANDLERS = "support.worker.fork_handlers"
 
@@ -66,3 +74,38 @@ async def test_what_a_dead_workers_handler_has_forked_keeps_nothing_of_it(
     finally:
         os.kill(orphan["pid"], signal.SIGKILL)
     assert (await job(connection, job_id))["attempt"] == 1
+
+
+IN_A_FORK = """
+import asyncio, os, sys
+from pgwake import Queue, Registry, Settings, Worker
+
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+registry = Registry()
+
+@registry.job("plain")
+def plain() -> str:
+    return "done"
+
+async def main() -> None:
+    settings = Settings.load()
+    async with Queue(settings.dsn) as queue, Worker(settings, registry):
+        ended = await queue.wait_for(await queue.enqueue("plain"), timeout=60)
+    print(ended.result)
+
+asyncio.run(main())
+"""
+
+
+def test_an_application_that_forks_after_its_imports_may_have_workers(
+    database: str,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_FORK],
+        env=clean_environment({"PGWAKE_DATABASE_URL": database}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1:] == ["done"], done.stderr

@@ -25,6 +25,7 @@ class Calls:
         self._threads = threads
         self._processes = processes
         self._is_closing = False
+        forks.begin()
 
     def close(self) -> None:
         """Let go of the threads that still run."""

@@ -147,7 +147,7 @@ class TheTasks(TestCase):
         self.assertEqual(result.return_value, sent)
         self.assertEqual((result.attempts, result.errors), (1, []))
         self.assertLessEqual(result.enqueued_at, result.started_at)
-        self.assertLessEqual(result.started_at, result.finished_at)
+        self.assertLessEqual(result.enqueued_at, result.finished_at)
         self.assertEqual(send_letter.get_result(result.id), result)
         self.assertEqual(told, ["READY", "RUNNING", "SUCCESSFUL"])
         with self.assertRaises(TaskResultMismatch):

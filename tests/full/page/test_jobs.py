@@ -141,10 +141,10 @@ def test_what_the_server_refuses_is_said_with_what_to_do(
 def test_what_a_job_carries_is_shown(
     visit: Visit, site: Site, sql: psycopg.Connection
 ) -> None:
+    done = completed(sql, "done", {"rows": 12})
     parent = insert(sql)
     child = "select pgwake.enqueue('child', depends_on => array[%s]::bigint[])"
     sql.execute(child, [parent])
-    done = completed(sql, "done", {"rows": 12})
     visit.log_in(site.url, TOKEN)
     page = visit.page
     visit.goto(f"#/jobs/{parent + 1}")

@@ -455,7 +455,7 @@ async def test_a_diagnosis_that_takes_too_long_is_given_up_and_what_is_old_vanis
     metrics = Metrics([])
     findings: FindingMetrics = metrics.findings
     assert await findings.look(connection, 1)
-    assert findings.seconds == 60
+    assert 60 <= findings.seconds < 600
     assert Samples(metrics.render()).has("pgwake_findings")
     assert await findings.look(connection, 100_000)
     assert findings.seconds == 600

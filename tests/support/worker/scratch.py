@@ -6,8 +6,8 @@ _TABLES = """
 select c.oid::regclass::text
 from pg_catalog.pg_class as c
 where c.relnamespace = 'pgwake'::regnamespace and c.relkind = 'r'
-  -- A fold writes its mark and all sums anew.
-  and c.relname not in ('count_folds', 'counts', 'count_sums')
+  -- A fold writes its mark and all sums anew; one row says when the last upkeep was.
+  and c.relname not in ('count_folds', 'counts', 'count_sums', 'upkeep_turns')
 order by 1
 """
 _COUNTS = """

@@ -30,14 +30,18 @@ set jit = off
 as $$
 declare
   v_now constant timestamptz := pgwake.now();
+  v_all constant text[] := '{schedules,sweep,children,fold,keys,retention,analyze,ids,recount}';
   v_last pgwake.upkeep_turns;
   v_done jsonb;
 begin
   steps := '{}';
   done_ago := '{}';
-  if coalesce(take_upkeep.worker, '') = '' or num_nulls(take_upkeep.may_sweep, take_upkeep.done) > 0 then
+  if coalesce(take_upkeep.worker, '') = '' or take_upkeep.may_sweep is null
+    or (take_upkeep.done <@ v_all) is not true
+  then
     perform pgwake.raise_invalid(
-      'worker, may_sweep or done is null or empty', 'Pass the worker''s name, true or false, and an array.');
+      'worker or may_sweep is null or empty, or done names no steps',
+      format('Pass the worker''s name, true or false, and an array of: %s.', array_to_string(v_all, ', ')));
   end if;
   if not pgwake.is_adopted() then
     return;

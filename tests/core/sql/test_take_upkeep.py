@@ -129,9 +129,12 @@ async def test_under_an_old_snapshot_a_turn_costs_the_same(
 
 @pytest.mark.parametrize(
     ("worker", "may_sweep", "done"),
-    [("", True, []), (None, True, []), ("w", None, []), ("w", True, None)],
+    [
+        *[("", True, []), (None, True, []), ("w", None, [])],
+        *[("w", True, None), ("w", True, [None]), ("w", True, ["nothing"])],
+    ],
 )
-async def test_what_is_missing_is_refused(
+async def test_what_can_not_be_meant_is_refused(
     db: Connection, worker: Any, may_sweep: Any, done: Any
 ) -> None:
     with refused("PW003"):

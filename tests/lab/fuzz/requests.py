@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -228,7 +229,8 @@ class Requests:
             self._connection = socket.create_connection(self._address, SECONDS)
         self._connection.sendall(request.wire)
         if request.has_own_frame:
-            self._connection.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # the server has ended it already
+                self._connection.shutdown(socket.SHUT_WR)
         answer = http.client.HTTPResponse(self._connection, method=request.method)
         answer.begin()
         media_type = answer.headers.get_content_type()

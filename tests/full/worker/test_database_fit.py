@@ -182,6 +182,7 @@ async def test_a_worker_at_work_claims_nothing_more_and_goes_on(
     slow_id = await insert(connection, "slow")
     async with embedded(database, registry, http_port=port, environment="production"):
         await in_status(connection, slow_id, "running")
+        await wait_for(lambda: connection.fetchval("select true from pgwake.workers"))
         await connection.execute(misfit.make)
         await refusal(port, misfit)
         job_id = await insert(connection, "quick")

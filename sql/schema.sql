@@ -257,7 +257,7 @@ create table if not exists pgwake.rechecks (
 );
 
 -- Which job waits for which: a row for each parent that was live when admit_children saw it. Whoever ends a job that
--- has_children deletes its rows, and flags the children; see flag_children.
+-- has_children deletes its rows, and sees to the children; see flag_children.
 create table if not exists pgwake.dependencies (
   parent_id  bigint not null,
   child_id   bigint not null,

@@ -1,6 +1,7 @@
 -- Tells whom the ends of jobs concern, in the transaction of the ends, after their
--- statement: flags the jobs' concurrency keys and children, sends webhooks, wakes queues
--- with max_running when what ended was running, and announces. Internal.
+-- statement: hands the room of their concurrency keys on, sees to their children, sends
+-- webhooks, wakes queues with max_running when what ended was running, and announces.
+-- Internal.
 --
 -- Callers leave out jobs that concern nobody: without key, children and webhook, while
 -- nobody watches and no queue (queues_ends_idx) has max_running, a webhook or status

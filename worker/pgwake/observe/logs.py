@@ -14,6 +14,7 @@ from pgwake.observe.sink import Logger, Sink
 from pgwake.settings import Settings, env_file_is_open
 from pgwake.tracing import tracing
 
+FLUSH_SECONDS = 1.0  # that the last lines may wait for whoever reads the log
 _LEVELS = logging.getLevelNamesMapping()
 _PRODUCERS = "pgwake.produce"
 _FIRST = ("timestamp", "level", "event")  # of a line of JSON
@@ -66,10 +67,10 @@ def configure(settings: Settings, *, warns: bool = False, **fields: Any) -> None
     logging.getLogger(_PRODUCERS).setLevel(level)
 
 
-def flush(seconds: float) -> None:
-    """Wait for lines that nobody has read yet, no longer than so many seconds."""
+def flush() -> None:
+    """Wait for lines that nobody has read yet, no longer than FLUSH_SECONDS."""
     if _sink is not None:
-        _sink.flush(seconds)
+        _sink.flush(FLUSH_SECONDS)
 
 
 def _logger_factory() -> Callable[..., Any]:

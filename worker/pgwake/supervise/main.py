@@ -25,7 +25,6 @@ from pgwake.tracing import tracing
 
 log = structlog.get_logger()
 
-LOG_SECONDS = 1.0  # that the last lines may wait for whoever reads the log
 FLUSH_SECONDS = 3.0  # that the last spans may take to be exported
 # How long a thread that computes keeps the interpreter from the lifeline's, each time
 # that one needs it. Python's 5 ms make its beat half a second late beside ten of them.
@@ -92,7 +91,7 @@ def _leave(code: int) -> NoReturn:
     swallows its cancellation the loop.
     """
     tracing.flush(FLUSH_SECONDS)
-    logs.flush(LOG_SECONDS)
+    logs.flush()
     for output in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):  # full, or closed
             output.flush()

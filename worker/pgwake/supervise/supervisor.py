@@ -40,7 +40,6 @@ GIVE_BACK_SECONDS = 30.0
 SESSIONS_SECONDS = 1.0
 LAST_SECONDS = 5.0  # that it may take once the supervisor is to stop
 SUSPECTS_POLL_SECONDS = 5.0
-LOG_SECONDS = 1.0  # that the last lines may wait for whoever reads the log
 
 
 def supervise(settings: Settings) -> int:
@@ -48,7 +47,7 @@ def supervise(settings: Settings) -> int:
     name = f"supervisor:{worker_names.new_worker_name()}"
     logs.configure(settings, warns=True, worker=name)
     code = asyncio.run(Supervisor(settings).run())
-    logs.flush(LOG_SECONDS)
+    logs.flush()
     return code
 
 

@@ -40,7 +40,7 @@ begin
     or (take_upkeep.done <@ v_all) is not true
   then
     perform pgwake.raise_invalid(
-      'worker or may_sweep is null or empty, or done names no steps',
+      'worker or may_sweep is null or empty, or done names what is no step',
       format('Pass the worker''s name, true or false, and an array of: %s.', array_to_string(v_all, ', ')));
   end if;
   if not pgwake.is_adopted() then

@@ -1,6 +1,8 @@
 """The sessions of a worker: few, never more, and they come back."""
 
 import asyncio
+import gc
+from contextlib import suppress
 from pathlib import Path
 
 import asyncpg
@@ -42,6 +44,24 @@ async def test_keys_in_a_home_that_can_not_be_read_are_passed_by(
         session = await connect_session(f"{database}?sslmode={mode}", "test", 10)
         assert await session.fetchval("select 1") == 1
         await session.close()
+
+
+async def test_a_connect_that_is_cancelled_leaves_nothing_to_be_logged(
+    database: str,
+) -> None:
+    told: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context))
+    for ticks in range(60):
+        connecting = asyncio.ensure_future(connect_session(database, "test", 10))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        connecting.cancel()
+        with suppress(asyncio.CancelledError):
+            await (await connecting).close()
+    await asyncio.sleep(0.1)  # a transport says a moment later that it is closed
+    gc.collect()
+    assert told == []
 
 
 def threads_of(pid: int) -> int:

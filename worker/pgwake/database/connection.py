@@ -140,6 +140,20 @@ def _pass_by_unreadable_homes() -> None:
 _pass_by_unreadable_homes()
 
 
+class _TlsRequest(connect_utils.TLSUpgradeProto):
+    """asyncpg's question for TLS; where it was cancelled, nobody hears of its end."""
+
+    on_data: asyncio.Future[bool]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if not self.on_data.cancelled():
+            self.on_data.exception()  # else asyncio logs that it was never retrieved
+
+
+connect_utils.TLSUpgradeProto = _TlsRequest  # type: ignore[misc]
+
+
 class SpoiltSessionError(asyncpg.InterfaceError):
     """A handler has set something in a session that nobody can take back."""
 

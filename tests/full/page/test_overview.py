@@ -109,3 +109,13 @@ def test_a_thousand_queues_are_filtered_sorted_and_shown_in_parts(
     page.get_by_role("button", name="Show all 1,000").click()
     expect(names).to_have_count(1000)
     expect(names.nth(100).get_by_role("link")).to_be_focused()
+
+
+def test_what_is_wrong_is_said_with_what_to_type_against_it(
+    visit: Visit, site: Site, sql: psycopg.Connection
+) -> None:
+    insert(sql, queue="email", run_at="2020-01-01")
+    visit.log_in(site.url, TOKEN)
+    finding = visit.page.get_by_role("listitem").filter(has_text="email")
+    expect(finding).to_contain_text("error")
+    expect(finding.locator("code")).to_contain_text("PGWAKE_QUEUES")

@@ -302,6 +302,19 @@ async def test_workers_are_told_with_what_they_do(database: str) -> None:
     assert worker["started_at"] <= worker["seen_at"]
 
 
+async def test_findings_tell_what_is_wrong_and_what_to_type(
+    connection: Connection, database: str
+) -> None:
+    await connection.execute(
+        "insert into pgwake.jobs (kind, queue, run_at) values ('a', 'q', '2020-01-01')"
+    )
+    async with serving(database) as api:
+        found = (await api.get("/api/findings")).json()["findings"]
+    (queue,) = (one for one in found if one["check"] == "queue_without_worker")
+    assert (queue["severity"], queue["subject"]) == ("error", "q")
+    assert "list_workers" in queue["fix"]
+
+
 async def test_parameters_that_can_not_be_meant_are_problems_that_name_them(
     database: str,
 ) -> None:

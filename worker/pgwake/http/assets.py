@@ -15,6 +15,7 @@ FILES = (
     "dialog.js",
     "dom.js",
     "failed.js",
+    "findings.js",
     "filters.js",
     "format.js",
     "icon.svg",

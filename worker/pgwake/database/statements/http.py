@@ -180,6 +180,14 @@ select json_build_object('workers', coalesce(
 from pgwake.list_workers() as w join pgwake.workers as r on r.name = w.name
 """
 
+_DIAGNOSE = """
+select json_build_object('findings', coalesce(json_agg(json_build_object(
+  'check', f.check_name, 'severity', f.severity, 'subject', f.subject,
+  'problem', f.problem, 'fix', f.fix) order by f.place), '[]'))::text
+from pgwake.diagnose() with ordinality as f(
+  check_name, severity, subject, problem, fix, value, place)
+"""
+
 
 async def begin(connection: Connection, milliseconds: int, *, may_write: bool) -> None:
     """Begin a transaction in UTC, with a deadline for each statement."""
@@ -275,6 +283,11 @@ async def resume_queue(connection: Connection, queue: str) -> str:
 async def list_workers(connection: Connection) -> str:
     """Return the workers that report themselves."""
     return await _text(connection, _LIST_WORKERS)
+
+
+async def diagnose(connection: Connection) -> str:
+    """Return what is wrong with the installation."""
+    return await _text(connection, _DIAGNOSE)
 
 
 async def _text(connection: Connection, sql: str, *arguments: Any) -> str:

@@ -4,6 +4,7 @@ import { get, post } from './api.js';
 import { ask } from './dialog.js';
 import { h, setAttribute, setText, showLink } from './dom.js';
 import { address } from './filters.js';
+import { findings } from './findings.js';
 import { count, counted, duration, now, rate, relative, visible } from './format.js';
 import { sparkline } from './sparkline.js';
 import { names, numbers, table } from './table.js';
@@ -34,6 +35,7 @@ const last = (values) => values?.findLast((value) => value != null);
 
 export function overview(_, { act }) {
   const totals = makeTotals();
+  const wrong = findings();
   let all = [];
   let history = new Map();
   let historyAt = 0;
@@ -145,6 +147,7 @@ export function overview(_, { act }) {
   return {
     title: 'Overview',
     element: [
+      wrong.element,
       totals.element,
       h('section', { class: 'panel', 'aria-label': 'Queues' }, tools, queues.element, more),
     ],
@@ -162,6 +165,7 @@ export function overview(_, { act }) {
       all = stats.queues;
       totals.update(stats, history);
       show();
+      await wrong.read(options);
     },
   };
 }

@@ -192,6 +192,7 @@ grant execute on function
   pgwake.resume_schedule,
   pgwake.retry_failed,
   pgwake.retry_job,
+  pgwake.run_schedule,
   pgwake.schedule,
   pgwake.unschedule
   to pgwake_admin;

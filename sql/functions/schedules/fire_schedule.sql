@@ -61,21 +61,8 @@ begin
     return null;
   end if;
 
-  with fired as (
-    insert into pgwake.jobs
-      (kind, payload, queue, priority, run_at, max_attempts, concurrency_key, unique_key, metadata)
-    select v_schedule.kind, v_schedule.payload, v_schedule.queue, v_schedule.priority,
-      greatest(t.tick, pgwake.now()), v_schedule.max_attempts, v_schedule.concurrency_key,
-      'schedule/' || v_schedule.name || case when v_schedule.may_overlap then '/' || u.utc else '' end,
-      coalesce(v_schedule.metadata, '{}') ||
-        jsonb_build_object('schedule', v_schedule.name, 'scheduled_for', u.utc)
-    from unnest(fire_schedule.ticks) with ordinality as t(tick, place)
-    cross join lateral to_char(t.tick at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as u(utc)
-    order by t.place
-    on conflict do nothing
-    returning id
-  )
-  select count(*), max(f.id) into v_count, v_job_id from fired as f;
+  select count(*), max(f.id) into v_count, v_job_id
+  from pgwake.insert_ticks(v_schedule, fire_schedule.ticks) as f(id);
 
   update pgwake.schedules as s
   set next_at = fire_schedule.next_at,

@@ -7,6 +7,8 @@
 \ir resume_schedule.sql
 \ir list_schedules.sql
 \ir due_schedules.sql
+\ir insert_ticks.sql
 \ir fire_schedule.sql
 \ir fire_schedules.sql
+\ir run_schedule.sql
 \ir note_schedule_problem.sql

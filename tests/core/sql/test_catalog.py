@@ -192,6 +192,7 @@ SIGNATURES = {
         " kind text, run_at timestamp with time zone, payload jsonb, outcome text)"
     ),
     "retry_job": "job_id bigint -> void",
+    "run_schedule": "name text -> bigint",
     "schedule": (
         "name text, cron text, kind text, payload jsonb, queue text, timezone text,"
         " every interval, priority integer, max_attempts integer, metadata jsonb,"

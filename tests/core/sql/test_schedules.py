@@ -514,7 +514,21 @@ async def test_a_paused_schedule_is_not_due_until_it_is_resumed(db: Connection) 
     assert found["since"] > found["now"] - timedelta(minutes=1)
 
 
-@pytest.mark.parametrize("function", ["pause_schedule", "resume_schedule"])
+async def test_a_schedule_is_run_at_will_beside_its_ticks(db: Connection) -> None:
+    await schedule(db, payload={"a": 1}, may_overlap=False)
+    await call(db, "pause_schedule", name="s")
+    before = await listed(db)
+    job_id = await call(db, "run_schedule", name="s")
+    (job,) = await jobs(db)
+    assert (job["id"], job["status"], job["payload"]) == (job_id, "pending", {"a": 1})
+    assert job["unique_key"] == "schedule/s"
+    assert await call(db, "run_schedule", name="s") is None
+    assert await listed(db) == before | {"last_job_id": job_id, "fired_count": 1}
+
+
+@pytest.mark.parametrize(
+    "function", ["pause_schedule", "resume_schedule", "run_schedule"]
+)
 async def test_a_name_that_no_schedule_has_is_refused(
     db: Connection, function: str
 ) -> None:

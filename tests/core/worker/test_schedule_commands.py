@@ -105,6 +105,7 @@ async def test_a_schedule_is_paused_resumed_and_removed(
         "paused is resumed\n",
         unknown,
     ]
+    assert await said("run") == ["running runs as 1\n", "paused runs as 2\n", unknown]
     assert await said("remove") == [
         "running is removed\n",
         "paused is removed\n",

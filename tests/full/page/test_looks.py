@@ -52,7 +52,16 @@ NAMELESS = re.compile(
     r"|dialog|navigation|progressbar)(?! \")",
     re.MULTILINE,
 )
-VIEWS = ("#/", "#/running", "#/failed", "#/jobs", "#/jobs/1", "#/workers")
+VIEWS = (
+    "#/",
+    "#/running",
+    "#/failed",
+    "#/jobs",
+    "#/jobs/1",
+    "#/schedules",
+    "#/kinds",
+    "#/workers",
+)
 
 
 @pytest.fixture
@@ -68,6 +77,7 @@ def full(sql: psycopg.Connection) -> None:
         " array['send'], '0.1')"
     )
     sql.execute("select pgwake.pause_queue('images')")
+    sql.execute("select pgwake.schedule('nightly', '@daily', 'send')")
 
 
 def check(visit: Visit, width: int) -> None:

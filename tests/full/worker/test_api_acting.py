@@ -166,6 +166,31 @@ async def is_paused_and_resumed(
     assert [job["id"] for job in listed] == pushed.json()["ids"]
 
 
+async def test_a_schedule_is_paused_run_and_resumed(
+    connection: Connection, database: str
+) -> None:
+    await connection.execute(
+        "select pgwake.schedule('a/b', '@daily', 'k', may_overlap => false)"
+    )
+    async with serving(database) as api:
+
+        async def change(name: str) -> object:
+            return (await api.post(f"/api/schedules/a%2Fb/{name}")).json()
+
+        assert await change("pause") == {"was_paused": False}
+        assert await change("pause") == {"was_paused": True}
+        assert await change("run") == {"job_id": 1}
+        assert await change("run") == {"job_id": None}
+        assert await change("resume") == {"was_paused": True}
+        (found,) = (await api.get("/api/schedules")).json()["schedules"]
+        assert (found["name"], found["cron"], found["last_job_id"]) == (
+            "a/b",
+            "@daily",
+            1,
+        )
+        problem(await api.post("/api/schedules/nobody/run"), 422)
+
+
 async def test_a_pause_that_can_not_be_meant_pauses_nothing(
     connection: Connection, database: str
 ) -> None:

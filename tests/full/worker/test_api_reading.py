@@ -295,6 +295,8 @@ async def test_workers_are_told_with_what_they_do(database: str) -> None:
     async with serving(database, registry) as api:
         await reported(api)
         (worker,) = (await api.get("/api/workers")).json()["workers"]
+        (kind,) = (await api.get("/api/kinds")).json()["kinds"]
+    assert (kind["name"], kind["workers"], kind["bounce_count"]) == ("b", 1, 0)
     assert (worker["queues"], worker["kinds"]) == (["q"], ["b"])
     assert worker["is_live"]
     assert worker["slots"] == 10

@@ -32,7 +32,7 @@ unmute unpark
 ADMIN = WORKER | words("""
 adopt apply_retention cancel_job cancel_jobs force_complete_job force_fail_job
 merge_patch pause_queue pause_schedule purge recount_jobs resume_queue resume_schedule
-retry_failed retry_job schedule unschedule
+retry_failed retry_job run_schedule schedule unschedule
 """)
 
 STEPS = [

@@ -140,7 +140,7 @@ def add(
     _told(name, words, as_json=as_json, is_different=is_different)
 
 
-def _told(name: str, words: str, *, as_json: bool, **fields: bool) -> None:
+def _told(name: str, words: str, *, as_json: bool, **fields: int | None) -> None:
     """Tell what became of a schedule."""
     if as_json:
         print_json({"name": name, **fields})
@@ -170,6 +170,14 @@ def resume(name: Name, as_json: Json = False, database_url: Url = None) -> None:
     was_paused = ask(database_url, lambda c: schedules.resume(c, name))
     words = "is resumed" if was_paused else "was not paused"
     _told(name, words, as_json=as_json, was_paused=was_paused)
+
+
+@app.command()
+def run(name: Name, as_json: Json = False, database_url: Url = None) -> None:
+    """Make a job of a schedule now, beside those of its ticks."""
+    job_id = ask(database_url, lambda c: schedules.run(c, name))
+    words = "not run: its last job is live" if job_id is None else f"runs as {job_id}"
+    _told(name, words, as_json=as_json, job_id=job_id)
 
 
 @app.command("next")

@@ -3,7 +3,17 @@
 from starlette.routing import Route
 
 from pgwake.http import openapi, stream
-from pgwake.http.api import enqueue, failed, findings, history, jobs, queues, workers
+from pgwake.http.api import (
+    enqueue,
+    failed,
+    findings,
+    history,
+    jobs,
+    kinds,
+    queues,
+    schedules,
+    workers,
+)
 from pgwake.http.assets import page_routes
 from pgwake.http.context import ApiContext
 
@@ -14,6 +24,8 @@ OPERATIONS = (
     *jobs.OPERATIONS,
     *failed.OPERATIONS,
     *workers.OPERATIONS,
+    *kinds.OPERATIONS,
+    *schedules.OPERATIONS,
     *findings.OPERATIONS,
 )
 

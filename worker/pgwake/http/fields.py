@@ -89,6 +89,9 @@ QueueName = Annotated[
 Kind = Annotated[
     str, _bytes(NAME_BYTES), _text(NAME_BYTES, "which handler runs it", "send_email")
 ]
+ScheduleName = Annotated[
+    str, _bytes(NAME_BYTES), _text(NAME_BYTES, "name of a schedule", "nightly")
+]
 Key = Annotated[str, _bytes(KEY_BYTES), _text(KEY_BYTES, "a key", "customer 7")]
 WorkerName = Annotated[
     str, _bytes(KEY_BYTES), _text(KEY_BYTES, "name of a worker", "web1:4711:0c5fa1de")

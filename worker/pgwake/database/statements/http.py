@@ -180,6 +180,28 @@ select json_build_object('workers', coalesce(
 from pgwake.list_workers() as w join pgwake.workers as r on r.name = w.name
 """
 
+_LIST_KINDS = """
+select json_build_object('kinds', coalesce(json_agg(k order by k.name), '[]'))::text
+from (
+  select l.name, l.declared, l.overrides, l.bounce_count, l.bounced_at,
+    l.live_worker_count as workers
+  from pgwake.list_kinds() as l
+) as k
+"""
+_LIST_SCHEDULES = """
+select json_build_object('schedules', coalesce(json_agg(s order by s.name), '[]'))::text
+from (
+  select l.name, l.cron, extract(epoch from l.every)::float8 as every_seconds,
+    l.timezone, l.kind, l.queue, l.payload, l.is_paused, l.next_at, l.last_at,
+    l.last_job_id, l.fired_count, l.left_out_count, l.problem
+  from pgwake.list_schedules() as l
+) as s
+"""
+_CHANGE_SCHEDULE = {
+    "pause": "'was_paused', not pgwake.pause_schedule($1)",
+    "resume": "'was_paused', pgwake.resume_schedule($1)",
+    "run": "'job_id', pgwake.run_schedule($1)",
+}
 _DIAGNOSE = """
 select json_build_object('findings', coalesce(json_agg(json_build_object(
   'check', f.check_name, 'severity', f.severity, 'subject', f.subject,
@@ -283,6 +305,22 @@ async def resume_queue(connection: Connection, queue: str) -> str:
 async def list_workers(connection: Connection) -> str:
     """Return the workers that report themselves."""
     return await _text(connection, _LIST_WORKERS)
+
+
+async def list_kinds(connection: Connection) -> str:
+    """Return the kinds that are known."""
+    return await _text(connection, _LIST_KINDS)
+
+
+async def list_schedules(connection: Connection) -> str:
+    """Return the schedules."""
+    return await _text(connection, _LIST_SCHEDULES)
+
+
+async def change_schedule(connection: Connection, change: str, name: str) -> str:
+    """Pause, resume or run a schedule; what came of it."""
+    sql = f"select json_build_object({_CHANGE_SCHEDULE[change]})::text"
+    return await _text(connection, sql, name)
 
 
 async def diagnose(connection: Connection) -> str:

@@ -22,6 +22,7 @@ _SCHEDULE = "select pgwake.schedule({})"
 _UNSCHEDULE = "select pgwake.unschedule($1)"
 _PAUSE = "select pgwake.pause_schedule($1)"
 _RESUME = "select pgwake.resume_schedule($1)"
+_RUN = "select pgwake.run_schedule($1)"
 _LIST = "select * from pgwake.list_schedules()"
 _NOW = "select pgwake.now()"
 
@@ -94,6 +95,12 @@ async def resume(connection: Connection, name: str) -> bool:
     """End a schedule's pause; whether it was paused."""
     was_paused: bool = await connection.fetchval(_RESUME, name)
     return was_paused
+
+
+async def run(connection: Connection, name: str) -> int | None:
+    """Make a job of a schedule now; its id, or None: a live job has its key."""
+    job_id: int | None = await connection.fetchval(_RUN, name)
+    return job_id
 
 
 async def list_schedules(connection: Connection) -> list[dict[str, Any]]:

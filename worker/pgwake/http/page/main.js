@@ -6,11 +6,13 @@ import { failed } from './failed.js';
 import { visibleLines } from './format.js';
 import { job } from './job.js';
 import { jobs } from './jobs.js';
+import { kinds } from './kinds.js';
 import { Live } from './live.js';
 import { overview } from './overview.js';
+import { schedules } from './schedules.js';
 import { running, workers } from './workers.js';
 
-const VIEWS = { '': overview, running, failed, jobs, workers };
+const VIEWS = { '': overview, running, failed, jobs, schedules, kinds, workers };
 const TOKEN = /^[A-Za-z0-9._~+/=-]{1,256}$/; // what a header can carry
 
 const WITHDRAWN = 'The token is not accepted any more.';

@@ -1,0 +1,50 @@
+// The kinds, and who handles them; those that nobody handles first.
+
+import { get } from './api.js';
+import { h, setText } from './dom.js';
+import { address } from './filters.js';
+import { count } from './format.js';
+import { short } from './json.js';
+import { names, numbers, table, times } from './table.js';
+
+export function kinds() {
+  const list = table({
+    caption: 'Kinds',
+    empty: 'No kind is known: no worker has reported itself. Start one: pgwake run --import MODULE',
+    keyOf: ({ name }) => name,
+    columns: [
+      {
+        ...names(
+          'Kind',
+          ({ name }) => name,
+          (kind) => address('jobs', { kind }),
+        ),
+        isHeader: true,
+      },
+      {
+        ...numbers('Workers', ({ workers }) => workers),
+        show(cell, { workers }) {
+          setText(cell, Number(workers) ? count(workers) : 'none');
+          cell.classList.toggle('bad', !Number(workers));
+        },
+      },
+      numbers('Given back', (kind) => kind.bounce_count, count),
+      times('Last given back', (kind) => kind.bounced_at),
+      names('Declared', ({ declared }) => policy(declared)),
+      names('Overridden', ({ overrides }) => policy(overrides)),
+    ],
+  });
+  return {
+    title: 'Kinds',
+    element: h('section', { class: 'panel', 'aria-label': 'Kinds' }, list.element),
+    async read(options) {
+      const found = (await get('api/kinds', options)).kinds;
+      list.update(found.sort((one, other) => !!Number(one.workers) - !!Number(other.workers)));
+    },
+  };
+}
+
+const policy = (given) =>
+  Object.entries(given)
+    .map(([name, value]) => `${name} ${short(value)}`)
+    .join(', ');

@@ -168,7 +168,9 @@ async def test_an_atomic_block_completes_its_job_with_its_writes(
         job_id = await insert(db, "bill", payload={"order": order})
         row = await ended(db, job_id)
         assert (row["status"], row["result"]) == ("completed", {"billed": order})
-        await worker.logged("lease lost, end refused", job=job_id)
+        late = "handler failed after it had completed its job"
+        line = await worker.logged(late, job=job_id)
+        assert line["error"] == "ConnectionError: what comes later can't undo it"
 
         given = {"order": order, "atomic": False}
         row = await ended(db, await insert(db, "bill", payload=given, max_attempts=1))

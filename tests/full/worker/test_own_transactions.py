@@ -13,8 +13,9 @@ import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
 
-from pgwake import Job, Registry
+from pgwake import Discard, Job, Registry, Snooze
 from support import Connect, Connection, wait_for
 from support.sql.helpers import call, insert, job
 from support.worker.balance import create_account, total
@@ -142,3 +143,41 @@ async def test_a_lost_lease_rolls_it_back(
     row: Row = await job(connection, job_id)
     assert (row["status"], reasons(row)) == ("failed", ["forced"])
     assert await paid(connection) == (0, 0)
+
+
+async def test_what_a_handler_raises_after_its_commit_is_logged_as_that(
+    connection: Connection, database: str
+) -> None:
+    errors = {"fail": ValueError("no"), "discard": Discard("no"), "snooze": Snooze(60)}
+    registry = Registry()
+
+    @registry.job("pay")
+    def pay(job: Job, end: str) -> None:
+        pay_by_sqlalchemy(database, job)
+        if end in errors:
+            raise errors[end]
+        while not job.should_stop:
+            threading.Event().wait(0.01)
+
+    with capture_logs() as lines:
+        async with embedded(database, registry) as worker:
+            for end in (*errors, "go on"):
+                row = await ended(
+                    connection, await insert(connection, "pay", payload={"end": end})
+                )
+                assert (row["status"], row["errors"]) == ("completed", None)
+        assert total(worker, "leases_lost") == 0
+        assert total(worker, "jobs_completed") == 4
+
+    after = "after it had completed its job"
+    told = sorted((line for line in lines if after in line["event"]), key=by_job)
+    words = [line["event"].split()[1] for line in told]
+    assert words == ["failed", "failed", "stopped", "stopped"]
+    failed, discarded, *stopped = told
+    assert (failed["error"], discarded["error"]) == ("ValueError: no", "no")
+    assert "test_own_transactions.py" in failed["traceback"]
+    assert [line["reason"] for line in stopped] == ["snooze", "shutdown"]
+
+
+def by_job(line: Any) -> int:
+    return int(line["job"])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pgwake.database.statements.finish import Failure
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.handler_errors import type_of
+from pgwake.observe import joblog
 from pgwake.observe.joblog import JobLog
 from pgwake.observe.metrics import Metrics
 
@@ -57,6 +58,8 @@ class Telemetry:
         """Hear what the database has answered; refused: it takes no end of the job."""
         completed = []
         for end, outcome in zip(ends, outcomes, strict=True):
+            if outcome == "completed":
+                _tell_ignored(end)
             if outcome == "completed" and end.job.run is None:
                 completed.append(end.job)
             else:
@@ -83,3 +86,12 @@ class Telemetry:
                 self._job_log.ended(job, outcome, failure)
         if job.run is not None:
             job.run.decided(job.id, outcome)
+
+
+def _tell_ignored(end: End) -> None:
+    """Log how a handler ended that had completed its job in its own transaction."""
+    match end.what:
+        case Failure(reason="timeout" | "cancelled") | Release():
+            joblog.stopped_late(end.job, end.what.reason)
+        case Failure():
+            joblog.failed_late(end.job, end.what.message, end.what.traceback)

@@ -16,6 +16,7 @@ from pgwake.database.statements.finish import (
     Failure,
     complete_jobs,
     fail_jobs,
+    lease_outcomes,
     release_jobs,
 )
 from pgwake.engine.ends import End, Release, Telemetry
@@ -255,11 +256,12 @@ async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:
 
 
 async def _fail(connection: Connection, ends: Sequence[End]) -> list[str]:
-    return await fail_jobs(connection, [end.what for end in ends])  # type: ignore[misc]
+    outcomes = await fail_jobs(connection, [end.what for end in ends])  # type: ignore[misc]
+    return await _or_completed(connection, ends, outcomes)
 
 
 async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
-    return await release_jobs(
+    outcomes = await release_jobs(
         connection,
         [end.job.id for end in ends],
         [end.job.lease_id for end in ends],
@@ -267,6 +269,20 @@ async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
         [end.what.delay for end in ends],  # type: ignore[union-attr]
         [end.what.error for end in ends],  # type: ignore[union-attr]
     )
+    return await _or_completed(connection, ends, outcomes)
+
+
+async def _or_completed(
+    connection: Connection, ends: Sequence[End], outcomes: list[str]
+) -> list[str]:
+    """Tell a lost lease from a job that its handler has completed by itself."""
+    if "lease_lost" not in outcomes:
+        return outcomes
+    seen = await lease_outcomes(
+        connection, [end.job.id for end in ends], [end.job.lease_id for end in ends]
+    )
+    pairs = zip(outcomes, seen, strict=True)
+    return [late if late == "completed" else told for told, late in pairs]
 
 
 def _is_unstorable(error: asyncpg.PostgresError) -> bool:

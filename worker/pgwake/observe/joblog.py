@@ -20,6 +20,27 @@ def started(job: Attempt) -> None:
     )
 
 
+def failed_late(job: Attempt, error: str, traceback: str | None) -> None:
+    """Log what a handler raised after it had completed its job."""
+    log.error(
+        "handler failed after it had completed its job",
+        job=job.id,
+        kind=job.kind,
+        error=error,
+        traceback=traceback,
+    )
+
+
+def stopped_late(job: Attempt, reason: str) -> None:
+    """Log that a handler was stopped after it had completed its job."""
+    log.warning(
+        "handler stopped after it had completed its job",
+        job=job.id,
+        kind=job.kind,
+        reason=reason,
+    )
+
+
 def enqueued(job_id: int, kind: str, queue: str) -> None:
     """Log that a client has pushed a job."""
     _debug("job enqueued", job=job_id, kind=kind, queue=queue)

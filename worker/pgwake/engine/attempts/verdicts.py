@@ -7,6 +7,7 @@ from pgwake.errors import InvalidPayloadError, InvalidValueError
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.handler_errors import ReportedError, describe
 from pgwake.jobs.outcomes import Discard, Retry, Snooze, outcome_of
+from pgwake.observe import joblog
 
 log = structlog.get_logger()
 
@@ -77,22 +78,10 @@ class Verdicts:
 
 def _tell_ignored(job: Attempt, end: BaseException | str) -> None:
     """Tell what came of a handler after it had completed its job."""
-    if job.should_stop:
-        log.warning(
-            "handler stopped after it had completed its job",
-            job=job.id,
-            kind=job.kind,
-            reason=job.stop_reason,
-        )
+    if job.stop_reason is not None:
+        joblog.stopped_late(job, job.stop_reason)
     elif isinstance(end, BaseException):
-        error, trace = describe(end)
-        log.error(
-            "handler failed after it had completed its job",
-            job=job.id,
-            kind=job.kind,
-            error=error,
-            traceback=trace,
-        )
+        joblog.failed_late(job, *describe(end))
     else:
         log.warning(
             "result ignored: the job was completed before",

@@ -1,9 +1,10 @@
 """The settings of the project."""
 
 import os
-from urllib.parse import urlsplit
 
-_URL = urlsplit(os.environ["SHOP_DATABASE_URL"])
+from psycopg.conninfo import conninfo_to_dict
+
+_DATABASE = conninfo_to_dict(os.environ["SHOP_DATABASE_URL"])
 
 SECRET_KEY = "only an example"  # noqa: S105, of an example
 USE_TZ = True
@@ -41,11 +42,12 @@ TEMPLATES = [
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
-        "NAME": _URL.path[1:],
-        "USER": _URL.username,
-        "PASSWORD": _URL.password,
-        "HOST": _URL.hostname,
-        "PORT": _URL.port,
+        "NAME": _DATABASE.pop("dbname"),
+        "USER": _DATABASE.pop("user"),
+        "PASSWORD": _DATABASE.pop("password"),
+        "HOST": _DATABASE.pop("host"),
+        "PORT": _DATABASE.pop("port"),
+        "OPTIONS": _DATABASE,  # such as target_session_attrs, with several hosts
     },
 }
 TASKS = {

@@ -2,10 +2,8 @@
 
 import json
 import shutil
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,13 +12,12 @@ import pytest
 
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.version import SCHEMA_VERSION
-from support import CHECKOUT, Connect, database_url, wait_for
+from support import Connect, database_url, wait_for
 from support.sql import release
 from support.sql.helpers import insert
+from support.worker import django_shop
+from support.worker.django_shop import PROJECT, working
 from support.worker.helpers import ended, reasons
-from support.worker.processes import WorkerProcess, clean_environment
-
-PROJECT = CHECKOUT / "tests" / "examples" / "django_shop"
 
 NEW_HANDLER = """
 
@@ -52,20 +49,7 @@ def shop(url: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture(scope="module")
 def manage(url: str) -> Manage:
     """Run manage.py; what it prints."""
-
-    def run(*words: str, code: int = 0, **variables: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "manage.py", *words],
-            cwd=PROJECT,
-            env=clean_environment({"SHOP_DATABASE_URL": url, **variables}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    return run
+    return partial(django_shop.manage, url)
 
 
 @pytest.fixture(scope="module")
@@ -103,24 +87,6 @@ def test_the_next_migrate_replaces_the_functions_though_nothing_is_to_migrate(
 @pytest.mark.usefixtures("migrated")
 def test_the_projects_own_tests_pass(manage: Manage) -> None:
     assert "OK" in manage("test", "--parallel", "2")
-
-
-@asynccontextmanager
-async def working(
-    url: str, *words: str, project: Path = PROJECT
-) -> AsyncIterator[WorkerProcess]:
-    """A worker of the project, started from elsewhere."""
-    process = await WorkerProcess.start(
-        *(str(project / "manage.py"), "pgwake_worker", *words),
-        *("--http-port", "0", "--log-format", "json"),
-        directory=Path("/"),
-        environment={"SHOP_DATABASE_URL": url, "PGWAKE_POLL_INTERVAL": "3600"},
-    )
-    try:
-        await process.started()
-        yield process
-    finally:
-        await process.close()
 
 
 @pytest.mark.usefixtures("migrated")

@@ -34,6 +34,10 @@ class _ShortPaginator(_Paginator):
         return int(rows.order_by()[:MOST_ROWS].count())
 
 
+def _nobody_may(*_: Any, **__: Any) -> bool:
+    return False
+
+
 @admin.register(Job)
 class JobAdmin(_ModelAdmin):
     """Shows jobs to who may view them; who may change them retries and cancels."""
@@ -47,24 +51,8 @@ class JobAdmin(_ModelAdmin):
     show_full_result_count = False
     actions = ("retry", "cancel")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Return false: handlers enqueue."""
-        del request
-        return False
-
-    def has_change_permission(
-        self, request: HttpRequest, obj: Job | None = None
-    ) -> bool:
-        """Return false: no field is edited."""
-        del request, obj
-        return False
-
-    def has_delete_permission(
-        self, request: HttpRequest, obj: Job | None = None
-    ) -> bool:
-        """Return false: retention deletes."""
-        del request, obj
-        return False
+    # Handlers enqueue, nothing is edited, and retention deletes.
+    has_add_permission = has_change_permission = has_delete_permission = _nobody_may
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         """Return whether somebody may retry and cancel: with pgwake.change_job."""

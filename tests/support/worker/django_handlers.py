@@ -6,8 +6,8 @@ from django.db.models import F
 
 import pgwake.django.handlers  # noqa: F401, sets Django up first
 from pgwake import Job, job
-from shop.models import Order
-from shop.tasks import charge
+from shop.models import Order  # type: ignore[import-not-found]
+from shop.tasks import charge  # type: ignore[import-not-found]
 
 _LOSE = "select pg_terminate_backend(pg_backend_pid())"
 

@@ -7,7 +7,7 @@ used up. A worker that is killed costs no attempt, as of any job.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 
 from pgwake.django.config import alias as database_alias
 from pgwake.django.task_handlers import handler_of
-from pgwake.django.task_results import new_result, read_job
+from pgwake.django.task_results import read_job
 from pgwake.django.task_types import (
     AnyResult,
     AnyTask,
@@ -25,6 +25,7 @@ from pgwake.django.task_types import (
     Task,
     TaskBase,
     TaskResultDoesNotExist,
+    normalize_json,
     task_backends,
     task_enqueued,
 )
@@ -122,7 +123,7 @@ class PgwakeBackend(BaseTaskBackend):
                 if name in options
             }
             register = registry.job(task.module_path, queue=task.queue_name, **policy)
-            register(handler_of(task, self.alias))
+            register(handler_of(task, self))
 
     def enqueue(  # type: ignore[override]
         self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -135,28 +136,27 @@ class PgwakeBackend(BaseTaskBackend):
             DuplicateJobError: Its unique key is taken, and on_conflict is raise.
         """
         self.validate_task(task)
-        result = new_result(task, list(args), dict(kwargs), backend=self.alias)
+        payload: Any = normalize_json({"args": args, "kwargs": kwargs})
         given = {**self.options, **_options(task)}
-        options = {name: given[name] for name in JOB if name in given}
+        options: Any = {name: given[name] for name in JOB if name in given}
         run_after = task.run_after
         if run_after is not None and timezone.is_naive(run_after):
             run_after = timezone.make_aware(run_after)
+        queue = SyncQueue(connections[database_alias()])
         try:
             job = NewJob(
                 task.module_path,
-                {"args": result.args, "kwargs": result.kwargs},
+                payload,
                 queue=task.queue_name,
                 priority=task.priority,
                 run_at=run_after,
-                **cast("Any", options),
+                **options,
             )
-            job_id = self._queue().add(job)
+            job_id = queue.add(job)
         except InvalidArgumentError as error:
             raise InvalidTask(str(error)) from error
-        if "unique_key" in options:  # it may be a job of another call
-            result = self.get_result(str(job_id))
-        else:
-            result = replace(result, id=str(job_id), enqueued_at=timezone.now())
+        # As it is there: with a unique key it may be the job of another call.
+        result = read_job(task, queue.get_job(job_id), self.alias)
         task_enqueued.send(type(self), task_result=result)
         return result
 
@@ -167,16 +167,13 @@ class PgwakeBackend(BaseTaskBackend):
             TaskResultDoesNotExist: There is none, or it is past its retention.
         """
         try:
-            row = self._queue().get_job(int(result_id))
+            row = SyncQueue(connections[database_alias()]).get_job(int(result_id))
             task = import_string(row["kind"])
         except (ValueError, NoSuchJobError, ImportError) as error:
             raise TaskResultDoesNotExist(result_id) from error
         if not isinstance(task, Task):
             raise TaskResultDoesNotExist(result_id)
         return read_job(task, row, self.alias)
-
-    def _queue(self) -> SyncQueue:
-        return SyncQueue(connections[database_alias()])
 
 
 def project_backends() -> list[PgwakeBackend]:

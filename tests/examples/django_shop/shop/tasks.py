@@ -41,6 +41,14 @@ def charge(context: Any, *, declines: int) -> int:
 
 
 @task
+def misbehave(*, exits: bool) -> object:
+    """Exit, or return what is no JSON."""
+    if exits:
+        raise SystemExit("now")
+    return misbehave
+
+
+@task
 def die_once(file: str) -> int:
     """Be killed in the first attempt; how many there were."""
     with open(file, "a+") as lives:  # noqa: PTH123, of an example

@@ -15,7 +15,7 @@ from pgwake.jobs.registry import registry
 from pgwake.testing.jobs import Jobs, SyncJobs
 from shop.jobs import send_receipt
 from shop.models import Order
-from shop.tasks import DeclinedError, charge, send_letter
+from shop.tasks import DeclinedError, charge, misbehave, send_letter
 
 try:
     from django.tasks import default_task_backend, task, task_backends
@@ -136,6 +136,7 @@ class TheTasks(TestCase):
         self.assertEqual(result.args, [self.order.pk])
         self.assertEqual(result.kwargs, {"subject": "Hi"})
         self.assertEqual(result.attempts, 0)
+        self.assertEqual(send_letter.get_result(result.id), result)
         with self.assertRaisesMessage(ValueError, "Task has not finished yet"):
             _ = result.return_value
 
@@ -179,6 +180,19 @@ class TheTasks(TestCase):
         self.assertTrue(result.is_finished)
         with self.assertRaisesMessage(ValueError, "Task failed"):
             _ = result.return_value
+
+    def test_what_exits_or_returns_no_json_has_failed(self) -> None:
+        told = []
+        task_finished.connect(
+            lambda task_result, **_: told.append(task_result.status), weak=False
+        )
+        for exits, error in ((True, SystemExit), (False, TypeError)):
+            result = misbehave.using(max_attempts=1).enqueue(exits=exits)
+            self.run_due()
+            result.refresh()
+            self.assertEqual(result.status, "FAILED")
+            self.assertEqual(result.errors[0].exception_class, error)
+        self.assertEqual(told, ["FAILED", "FAILED"])
 
     def test_it_is_deferred_ordered_and_put_into_its_queue(self) -> None:
         later = timezone.now() + timedelta(hours=1)

@@ -89,6 +89,26 @@ def test_the_projects_own_tests_pass(manage: Manage) -> None:
     assert "OK" in manage("test", "--parallel", "2")
 
 
+def test_tests_of_a_queue_with_a_database_of_its_own_pass(manage: Manage) -> None:
+    """By a router, without migrations, on clones; a replica is its mirror."""
+    words = ("support.worker.django_databases", "--parallel", "2")
+    variables = {"DJANGO_SETTINGS_MODULE": "support.worker.django_settings"}
+    assert "OK" in manage("test", *words, JOBS="apart", **variables)
+
+
+def test_tests_keep_a_database_and_bring_its_schema_up_to_date(
+    manage: Manage, url: str
+) -> None:
+    """The queue's connection is a mirror of the one that is migrated."""
+    words = ("support.worker.django_databases", "--keepdb")
+    variables = {"DJANGO_SETTINGS_MODULE": "support.worker.django_settings"}
+    assert "OK" in manage("test", *words, JOBS="mirror", **variables)
+    kept = url.rpartition("/")[0] + "/shop_in_test"
+    with psycopg.connect(kept, autocommit=True) as connection:
+        connection.execute("drop function pgwake.claim_next_job")
+    assert "OK" in manage("test", *words, JOBS="mirror", **variables)
+
+
 @pytest.mark.usefixtures("migrated")
 async def test_a_lost_session_costs_the_attempt_that_lost_it_and_no_other(
     url: str, connect: Connect

@@ -192,9 +192,11 @@ grant execute on function
   pgwake.resume_schedule,
   pgwake.retry_failed,
   pgwake.retry_job,
+  pgwake.run_now,
   pgwake.run_schedule,
   pgwake.schedule,
-  pgwake.unschedule
+  pgwake.unschedule,
+  pgwake.update_jobs
   to pgwake_admin;
 
 commit;

@@ -142,9 +142,9 @@ comment on function pgwake.after_insert_jobs is
   'Internal: checks, counts, wakes and announces after an INSERT into pgwake.jobs.';
 revoke all on function pgwake.after_insert_jobs from public;
 
--- Counts what people's own statements on pgwake.jobs take away (-1) or bring (1), and
--- flags the children of jobs that are no longer live. The functions name its
--- leaves, and do so themselves.
+-- Counts what people's own statements on pgwake.jobs take away (-1) or bring (1), flags
+-- the keys of live jobs and the children of jobs that are no longer live, and wakes the
+-- queues of jobs that wait. The functions name its leaves, and do so themselves.
 create or replace function pgwake.after_change_jobs()
 returns trigger
 language plpgsql
@@ -167,7 +167,13 @@ begin
     v_sign * nullif(count(*) filter (where c.status = 'cancelled'), 0), c.finished_slot
   from changed as c
   group by c.queue, c.finished_slot;
-  if v_sign = -1 then
+  perform pgwake.flag_keys(array_agg(c.queue), array_agg(c.concurrency_key))
+  from changed as c
+  where c.concurrency_key is not null and c.finished_at is null;
+  if v_sign = 1 then
+    perform pgwake.wake(q.queue)
+    from (select distinct c.queue from changed as c where c.status in ('waiting', 'pending')) as q;
+  else
     select array_agg(c.id) into v_parents from changed as c where c.has_children and c.finished_at is null;
     if v_parents is not null then
       perform pgwake.flag_children(array_agg(u.id), j.status is distinct from 'completed')
@@ -182,7 +188,7 @@ end
 $$;
 
 comment on function pgwake.after_change_jobs is
-  'Internal: counts and flags children after an UPDATE or DELETE of pgwake.jobs.';
+  'Internal: counts, flags and wakes after an UPDATE or DELETE of pgwake.jobs.';
 revoke all on function pgwake.after_change_jobs from public;
 
 -- A leaf that was truncated, by retention or by hand, is empty: so are its sums. Its

@@ -4,9 +4,13 @@
 \ir force_complete_job.sql
 \ir force_fail_job.sql
 \ir cancel_job.sql
+\ir choose_jobs.sql
 \ir cancel_jobs.sql
 \ir retry_job.sql
 \ir merge_patch.sql
+\ir patch_payload.sql
+\ir update_jobs.sql
+\ir run_now.sql
 \ir list_failed.sql
 \ir redrive_failed.sql
 \ir retry_failed.sql

@@ -22,8 +22,6 @@ declare
   v_audience pgwake.audience := pgwake.get_audience();
   v_chosen bigint[];
   v_payloads jsonb[] := '{}';
-  v_job record;
-  v_payload jsonb;
   v_retried bigint[];
   v_events text[];
 begin
@@ -69,22 +67,11 @@ begin
   end if;
 
   if redrive_failed.patch is not null then
-    for v_job in
-      select j.id, j.kind, j.payload
+    v_payloads := array(
+      select pgwake.patch_payload(j.id, j.kind, j.payload, redrive_failed.patch)
       from unnest(v_chosen) with ordinality as u(id, place)
       join pgwake.jobs_failed as j on j.id = u.id
-      order by u.place
-    loop
-      v_payload := pgwake.merge_patch(v_job.payload, redrive_failed.patch);
-      if octet_length(v_payload::text) > 1048576 then
-        perform pgwake.raise_invalid(
-          format('the payload of job %s with the patch has more than 1 MiB', v_job.id),
-          'Use a smaller patch; nothing has been retried.');
-      end if;
-      perform pgwake.check_payload(k.name, v_payload)
-      from pgwake.kinds as k where k.name = v_job.kind and k.check_payload;
-      v_payloads := v_payloads || v_payload;
-    end loop;
+      order by u.place);
   end if;
 
   if redrive_failed.dry_run then

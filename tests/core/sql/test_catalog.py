@@ -192,6 +192,7 @@ SIGNATURES = {
         " kind text, run_at timestamp with time zone, payload jsonb, outcome text)"
     ),
     "retry_job": "job_id bigint -> void",
+    "run_now": "job_id bigint -> text",
     "run_schedule": "name text -> bigint",
     "schedule": (
         "name text, cron text, kind text, payload jsonb, queue text, timezone text,"
@@ -216,6 +217,11 @@ SIGNATURES = {
     "unpark": "queue text, muted boolean -> boolean",
     "unschedule": "name text -> boolean",
     "unwatch": "-> void",
+    "update_jobs": (
+        "changes jsonb, job_ids bigint[], queue text, kind text, concurrency_key text,"
+        " unique_key text, status text, after_id bigint, max_jobs integer, dry_run"
+        " boolean -> TABLE(outcome text, job_count bigint, ids bigint[])"
+    ),
     "watch": "-> void",
 }
 

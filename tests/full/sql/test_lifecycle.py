@@ -17,7 +17,7 @@ from support.sql.lifecycle import FAMILIES, Lifecycle
 
 USUAL = {"completed", "failed", "cancelled", "retry", "released", "replaced"}
 USUAL |= set(FAMILIES)
-USUAL |= {"fired", "not fired", "raced"}
+USUAL |= {"fired", "not fired", "raced", "updated", "unchanged"}
 USUAL |= {"commit", "rollback", "55P03", "PW003", "PW005", "running"}
 
 

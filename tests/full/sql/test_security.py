@@ -56,6 +56,8 @@ WORK = [
 DECIDE = [
     "select pgwake.cancel_job(min(id)) from pgwake.jobs_live",
     "select pgwake.retry_job(min(id)) from pgwake.jobs_failed",
+    """select pgwake.update_jobs('{"priority": 1}', queue => 'due')""",
+    "select pgwake.run_now(min(id)) from pgwake.jobs_live",
     "select pgwake.purge(before => now())",
     "select pgwake.force_fail_job(min(id), 'by hand') from pgwake.jobs_live",
     "select pgwake.pause_queue('due')",

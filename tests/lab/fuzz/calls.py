@@ -34,11 +34,11 @@ group by r.rolname, p.proname, p.oid
 order by r.rolname, p.proname
 """
 # Null means all queues there, the good jobs' too, and whoever asks for it gets it.
-SPARED = {"cancel_jobs": "queue"}
+SPARED = {"cancel_jobs": "queue", "update_jobs": "queue"}
 # It raises what it is told to.
 LEFT_OUT = {"raise_invalid"}
 # Its contract says that a field of another type is an error of class 22.
-OF_CLASS_22 = {"enqueue_many"}
+OF_CLASS_22 = {"enqueue_many", "update_jobs"}
 
 TYPES: Mapping[str, values.Text] = {
     "bigint": values.ID,
@@ -63,6 +63,7 @@ NAMED: Mapping[str, values.Text] = {
     "metadata": values.JSON_OBJECT,
     "kinds": st.dictionaries(values.NAME, values.OBJECT, max_size=3).map(values.dumped),
     "jobs": values.JOBS,
+    "changes": values.CHANGES,
     "step": st.sampled_from(values.WORDS),
     "status": st.sampled_from(values.WORDS),
     "reason": st.sampled_from(values.WORDS),

@@ -238,4 +238,15 @@ _JOB = st.builds(
         st.sampled_from(JOB_FIELDS), st.one_of(_LEAVES, VALUE, OBJECT), max_size=2
     ),
 )
+CHANGES: Text = mostly(
+    st.dictionaries(
+        st.sampled_from(
+            ["priority", "run_at", "queue", "max_attempts", "payload", "metadata"]
+        ),
+        st.one_of(_LEAVES, VALUE, OBJECT, NAME),
+        max_size=2,
+    ).map(dumped),
+    JSON,
+    6,
+)
 JOBS: Text = mostly(st.lists(_JOB, max_size=3).map(dumped), JSON, 6)

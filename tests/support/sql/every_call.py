@@ -32,7 +32,7 @@ unmute unpark
 ADMIN = WORKER | words("""
 adopt apply_retention cancel_job cancel_jobs force_complete_job force_fail_job
 merge_patch pause_queue pause_schedule purge recount_jobs resume_queue resume_schedule
-retry_failed retry_job run_schedule schedule unschedule
+retry_failed retry_job run_now run_schedule schedule unschedule update_jobs
 """)
 
 STEPS = [
@@ -298,6 +298,8 @@ def decide(life: EveryCall) -> None:
     assert (
         life.call(admin, "retry_failed", queue="c", patch='{"n": 2}')[0][5] == "retried"
     )
+    life.keep(admin, "update_jobs", changes='{"payload": {"n": 3}}', queue="late")
+    life.keep(admin, "run_now", job_id=failed)
     life.keep(admin, "cancel_jobs", queue="c")
     life.keep(admin, "purge", status="cancelled", queue="c")
     for function in ("force_complete_job", "force_fail_job"):

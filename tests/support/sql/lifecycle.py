@@ -9,12 +9,14 @@ before its commit.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, TypeAlias
 from uuid import UUID
 
 import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
+from psycopg.types.json import Jsonb
 
 from support.sql.comparison import COUNTS, RECOUNTED
 from support.sql.schedule_rules import ScheduleRules
@@ -27,6 +29,16 @@ SECONDS = st.sampled_from([0, 0, 1, 60, 301, 3600])
 BACK = {"pending", "waiting"}
 LIVE = BACK | {"running"}
 ENDED = {"completed", "failed", "cancelled"}
+
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "queue": QUEUES,
+        "priority": st.integers(-1, 1),
+        "run_at": st.sampled_from(["now", "1999-01-01Z", "soon"]),
+        "payload": st.just({"a": 1}),
+    },
+).filter(bool)
 
 CLAIM = """
 select array(select j.id from unnest(b.jobs) as j), b.jobs[1].lease_id
@@ -204,13 +216,17 @@ class Lifecycle(ScheduleRules):
     @rule(
         actor=ACTORS,
         what=st.sampled_from(
-            ["cancel", "cancel_many", "retry", "retry_many", "lose", "lose"]
+            [
+                *("cancel", "cancel_many", "retry", "retry_many", "lose", "lose"),
+                *("update", "update", "update_many"),
+            ]
         ),
         pick=PICKS,
         queue=QUEUES,
         key=st.sampled_from(["k1", "k2"]),
         rate=st.sampled_from([None, 1.0]),
         worker=st.sampled_from([None, None, "w1", "w2"]),
+        changes=CHANGES,
     )
     def operate(self, actor: int, what: str, **given: Any) -> None:
         match what:
@@ -222,6 +238,13 @@ class Lifecycle(ScheduleRules):
                 self.retry(actor, given["pick"])
             case "retry_many":
                 self.retry_many(actor, given["queue"], given["rate"])
+            case "update":
+                ids = f"job_ids => array[{self.pick(given['pick'])}]"
+                self.update(actor, given["changes"], ids)
+            case "update_many":
+                queue, key = given["queue"], given["key"]
+                which = f"queue => '{queue}', concurrency_key => '{key}'"
+                self.update(actor, given["changes"], which)
             case "lose":
                 self.lose(actor, given["worker"])
 
@@ -448,6 +471,21 @@ class Lifecycle(ScheduleRules):
         )
         if row:
             self._changed(actor, before)
+
+    def update(self, actor: int, changes: dict[str, Any], which: str) -> None:
+        """Change jobs that wait; those with a key may lose or wait for its room."""
+        if changes.get("run_at") == "soon":
+            soon = datetime.now(UTC) + timedelta(seconds=self.clock + 60)
+            changes = {**changes, "run_at": soon.isoformat()}
+        before = self._states(self.actors[actor].connection)
+        row = self.act(
+            actor,
+            f"select array_agg(outcome) from pgwake.update_jobs(%s, {which})",
+            Jsonb(changes),
+        )
+        if row:
+            self._changed(actor, before)
+            self.seen.update(row[0] or ())
 
     def lose(self, actor: int, worker: str | None) -> None:
         """What a dead worker had, or whose lease ran out, goes back."""

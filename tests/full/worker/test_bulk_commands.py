@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pgwake.cli import change_jobs as cli_bulk
+from pgwake.cli import batches as cli_bulk
 from support import Connection
 from support.worker.processes import Answer, Pgwake
 from support.worker.terminals import at_terminal
@@ -102,7 +102,7 @@ async def test_a_patch_is_refused_as_a_whole(
         *("--limit", "5000", "--yes"),
     )
     assert answer.code == 1
-    assert "nothing has been retried" in answer.errors
+    assert "nothing has been changed" in answer.errors
     assert await counts(connection) == {"failed": cli_bulk.BATCH + 1}
 
     answer = await pgwake("retry", "--kind", "a", "--rate", "1", "--limit", "100001")

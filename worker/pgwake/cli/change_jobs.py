@@ -1,15 +1,25 @@
 """The commands about many jobs: failed, retry, cancel, purge."""
 
-import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias
 
 import asyncpg
 import typer
 
-from pgwake.cli import options
+from pgwake.cli.batches import (
+    BATCH,
+    Counts,
+    Ids,
+    Limit,
+    check_choice,
+    counted,
+    in_batches,
+    is_asked,
+    said,
+    told_if_stopped,
+)
 from pgwake.cli.output import (
     ConcurrencyKey,
     DryRun,
@@ -44,28 +54,13 @@ from pgwake.database.statements.operate import (
 
 Filters: TypeAlias = tuple[str | None, str | None, str | None]
 
-Counts: TypeAlias = Counter[str]
-# Does something to so many jobs, or (True) only counts them; how many, by outcome.
-Some: TypeAlias = Callable[[Connection, int, bool], Awaitable[Counts]]
-
-BATCH = 1000  # jobs a transaction
 MAX_RETRIES = 100_000  # that retry_failed takes at once
-MAX_AT_ONCE = 1_000_000  # that the others do
 
-Ids = Annotated[
-    list[int] | None,
-    typer.Argument(
-        metavar="ID", parser=options.job_id, show_default=False, help="Jobs."
-    ),
-]
 Fingerprint = Annotated[
     str | None,
     typer.Option(
         "--fingerprint", metavar="TEXT", help="Only of this group of `pgwake failed`."
     ),
-]
-Limit = Annotated[
-    int, typer.Option("--limit", metavar="N", min=1, help="Jobs at most.")
 ]
 
 
@@ -138,7 +133,7 @@ def retry(
 ) -> None:
     """Run dead letters again: by id (cancelled jobs too), or all that match."""
     filters = (queue_name, kind, fingerprint)
-    _check(ids, filters, (rate, patch), dry_run=dry_run)
+    check_choice(ids, filters, (rate, patch), dry_run=dry_run)
     if ids:
         _each(ids, produce.retry_job, as_json=as_json, database_url=database_url)
         return
@@ -154,10 +149,10 @@ def retry(
         )
     else:
         total = 0
-        if _asks(yes) or has_bar(quiet=as_json):
+        if is_asked(yes) or has_bar(quiet=as_json):
             groups = ask(database_url, lambda c: list_failed(c, *filters, None))
             total = min(sum(group["job_count"] for group in groups), limit)
-        confirm(f"{_said(total, limit)}dead letters are retried.", yes=yes)
+        confirm(f"{said(total, limit)}dead letters are retried.", yes=yes)
         with bar("retrying", total, quiet=as_json) as advance:
             rows = _redrive(filters, limit, rate, merged, database_url, advance)
     if as_json:
@@ -166,7 +161,7 @@ def retry(
     if dry_run:
         show(rows[:20], as_json=False)
     counts = Counter(row["outcome"] for row in rows)
-    say(_counted(counts))
+    say(counted(counts))
     if counts["conflict"]:
         note("conflict: a live job has its unique key; it stays a dead letter")
     if len(rows) == (min(limit, MAX_RETRIES) if dry_run else limit):
@@ -207,9 +202,7 @@ def _redrive(
             if len(rows) < count:
                 return
 
-    _told_if_stopped(
-        lambda: ask(database_url, run), lambda: f"{len(done)} were retried"
-    )
+    told_if_stopped(lambda: ask(database_url, run), lambda: f"{len(done)} were retried")
     return list(done.values())
 
 
@@ -230,7 +223,7 @@ def cancel(
 ) -> None:
     """Cancel jobs, by id or all that match; running ones are asked to stop."""
     filters = (queue_name, kind, concurrency_key, unique_key, status)
-    _check(ids, filters, (), dry_run=dry_run)
+    check_choice(ids, filters, (), dry_run=dry_run)
     if ids:
         _each(ids, produce.cancel_job, as_json=as_json, database_url=database_url)
         return
@@ -240,13 +233,13 @@ def cancel(
         return Counter(found)
 
     words = "jobs are cancelled.", "cancelling", "were cancelled"
-    counts = _in_batches(
+    counts = in_batches(
         *(some, words, limit, database_url), dry_run=dry_run, yes=yes, quiet=as_json
     )
     if as_json:
         print_json(dict(counts))
         return
-    say(("would be: " if dry_run else "") + _counted(counts))
+    say(("would be: " if dry_run else "") + counted(counts))
     if counts.total() >= limit:
         note(f"there may be more: these are the first {limit} (--limit)")
 
@@ -280,7 +273,7 @@ def purge(
         return Counter(deleted=deleted)
 
     words = f"{status} jobs are deleted for good.", "deleting", "were deleted"
-    counts = _in_batches(
+    counts = in_batches(
         *(some, words, limit, database_url), dry_run=dry_run, yes=yes, quiet=as_json
     )
     count = counts.total()
@@ -290,83 +283,6 @@ def purge(
     say(f"{count} would be deleted" if dry_run else f"{count} deleted")
     if count == limit:
         note(f"there may be more: these are {count} (--limit)")
-
-
-def _in_batches(
-    some: Some,
-    words: tuple[str, str, str],
-    limit: int,
-    database_url: str | None,
-    *,
-    dry_run: bool,
-    yes: bool,
-    quiet: bool,
-) -> Counts:
-    """Do something to jobs, a batch after the other; how many, by outcome.
-
-    words: what a person agrees to, what the bar says, what is said of a part.
-    """
-    question, doing, done = words
-    total = 0
-    if dry_run or _asks(yes) or has_bar(quiet=quiet):
-        most = min(limit, MAX_AT_ONCE)
-        found = ask(database_url, lambda c: some(c, most, True))
-        if dry_run:
-            return found
-        total = found.total()
-    counts: Counts = Counter()
-
-    async def run(connection: Connection) -> None:
-        while (size := min(BATCH, limit - counts.total())) > 0:
-            found = await some(connection, size, False)
-            counts.update(found)
-            advance(found.total())
-            if found.total() < size:
-                return
-
-    confirm(f"{_said(total, limit)}{question}", yes=yes)
-    with bar(doing, total, quiet=quiet) as advance:
-        _told_if_stopped(
-            lambda: ask(database_url, run), lambda: f"{counts.total()} {done}"
-        )
-    return counts
-
-
-def _told_if_stopped(run: Callable[[], None], done: Callable[[], str]) -> None:
-    """Run batches, each a transaction; if that is cut short, tell what was done."""
-    try:
-        run()
-    except BaseException:
-        note(f"stopped: {done()}; a batch under way may yet be")
-        raise
-
-
-def _check(
-    ids: list[int] | None,
-    filters: tuple[object, ...],
-    bulk_options: tuple[object, ...],
-    *,
-    dry_run: bool,
-) -> None:
-    """Refuse ids together with what is for filters, and neither of them."""
-    has_filter = any(value is not None for value in filters)
-    if not ids and not has_filter:
-        wrong_usage("name jobs by their ids, or say which: --queue, --kind, ...")
-    if ids and (
-        has_filter or dry_run or any(value is not None for value in bulk_options)
-    ):
-        wrong_usage("with ids there are no filters, and nothing else to choose.")
-
-
-def _asks(yes: bool) -> bool:
-    """Whether a person is about to be asked, who should know how many."""
-    return not yes and sys.stdin.isatty()
-
-
-def _said(count: int, limit: int) -> str:
-    """Say how many there are, as far as they were counted."""
-    more = "or more " if count == MAX_AT_ONCE < limit else ""
-    return f"{count} {more}" if count else ""
 
 
 def _each(
@@ -400,7 +316,3 @@ def _each(
             say(f"{row['id']} {row['outcome']}")
     if any("error" in row for row in rows):
         raise typer.Exit(1)
-
-
-def _counted(counts: dict[str, int]) -> str:
-    return ", ".join(f"{n} {what}" for what, n in counts.items() if n) or "none"

@@ -20,6 +20,7 @@ from pgwake.cli.output import (
     Url,
     ask,
     job_options,
+    json_fields,
     json_object,
     note,
     print_json,
@@ -69,7 +70,7 @@ def enqueue(
 ) -> None:
     """Add a job; print its id, or that of the live one with the same unique key."""
     text = sys.stdin.read() if payload == "-" else payload
-    fields = json.loads(json_object("the payload", text))
+    fields = json_fields("the payload", text)
     job = NewJob(kind, fields, **job_options(options))
     question = produce.enqueue(job.as_json(), SQL_TYPES)
     job_id = ask(database_url, lambda c: produce.answer(c, question))

@@ -35,6 +35,8 @@ COMMANDS: Mapping[str, tuple[str, str | None]] = {
     "failed": ("change_jobs:failed", JOBS),
     "retry": ("change_jobs:retry", JOBS),
     "cancel": ("change_jobs:cancel", JOBS),
+    "update": ("update_jobs:update", JOBS),
+    "run-now": ("update_jobs:run_now", JOBS),
     "purge": ("change_jobs:purge", JOBS),
     "schedule": ("schedules:app", JOBS),
     "stats": ("queues:stats", QUEUES),

@@ -32,6 +32,8 @@ _ARGUMENT = re.compile(r"invalid input for query argument \$\d+: (.*) \((.*)\)")
 
 T = TypeVar("T")
 
+KEEP = object()  # what is not to be changed
+
 # Columns of jobs that a narrow terminal does without, the least needed first.
 SPARE_OF_JOBS = (
     "priority",
@@ -212,6 +214,12 @@ def json_object(what: str, text: str) -> str:
     return dumps(value)
 
 
+def json_fields(what: str, text: str) -> dict[str, Any]:
+    """Read a JSON object as json_object does; its fields."""
+    found: dict[str, Any] = json.loads(json_object(what, text))
+    return found
+
+
 def say(text: str) -> None:
     """Print a line for people, as it is but for control characters."""
     typer.echo("\n".join(map(printable, text.split("\n"))))
@@ -261,6 +269,18 @@ def duration(option: str, seconds: float | None) -> timedelta | None:
         raise InvalidValueError(f"{option} {seconds}: use seconds, 0 to 3e9") from None
 
 
+def number_or_none(option: str, text: str | None, kind: type[int | float] = int) -> Any:
+    """Read a number, or none; KEEP where it is not given."""
+    if text is None:
+        return KEEP
+    if text == "none":
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        wrong_usage(f"{option} {text}: use a number, or none.")
+
+
 def job_options(given: dict[str, Any]) -> Options:
     """Return options of a job as Python has them; what is not given is left out.
 
@@ -273,7 +293,7 @@ def job_options(given: dict[str, Any]) -> Options:
     if "delay" in found:
         found["delay"] = duration("--delay", found["delay"])
     if "metadata" in found:
-        found["metadata"] = json.loads(json_object("--metadata", found["metadata"]))
+        found["metadata"] = json_fields("--metadata", found["metadata"])
     return cast("Options", found)
 
 

@@ -5,13 +5,14 @@ import sys
 from contextlib import suppress
 from datetime import datetime
 from time import monotonic
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pgwake.cli.output import (
+    KEEP,
     Json,
     Url,
     ask,
@@ -19,6 +20,7 @@ from pgwake.cli.output import (
     duration,
     instant,
     note,
+    number_or_none,
     print_json,
     read,
     say,
@@ -49,7 +51,6 @@ from pgwake.errors import EXIT_BUSY
 LOOK_SECONDS = 0.2  # between the looks of a drain
 PROGRESS_LINES = 10  # of running jobs under the statistics
 
-KEEP = object()  # a limit that is not to be changed
 
 QueueName = Annotated[
     str, typer.Argument(metavar="QUEUE", show_default=False, help="Its name.")
@@ -282,10 +283,10 @@ def limit(
 ) -> None:
     """Show a queue's limits, or change those that are given; "none" lifts one."""
     changes = {
-        "max_running": _number("--max-running", max_running),
-        "rate_limit": _number("--rate", rate, float),
-        "rate_burst": _number("--burst", burst),
-        "key_limit": _number("--key-limit", key_limit),
+        "max_running": number_or_none("--max-running", max_running),
+        "rate_limit": number_or_none("--rate", rate, float),
+        "rate_burst": number_or_none("--burst", burst),
+        "key_limit": number_or_none("--key-limit", key_limit),
     }
     changes = {name: value for name, value in changes.items() if value is not KEEP}
     if key is not None and set(changes) != {"key_limit"}:
@@ -329,18 +330,6 @@ def payloads(
     else:
         done = "drops" if drops else "keeps"
         say(f"{queue_name} {done} the payloads of jobs that complete")
-
-
-def _number(option: str, text: str | None, kind: type[int | float] = int) -> Any:
-    """Read a number, or none; KEEP where the option is not given."""
-    if text is None:
-        return KEEP
-    if text == "none":
-        return None
-    try:
-        return kind(text)
-    except ValueError:
-        wrong_usage(f"{option} {text}: use a number, or none.")
 
 
 def _unhandled(kinds: list[str]) -> Text:

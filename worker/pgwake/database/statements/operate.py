@@ -11,6 +11,9 @@ _EXPLAIN_JOB = "select pgwake.explain_job($1)"
 _LIST_FAILED = "select * from pgwake.list_failed($1, $2, $3, $4)"
 _RETRY_FAILED = "select * from pgwake.retry_failed($1, $2, $3, $4, $5, $6, $7)"
 _CANCEL_JOBS = "select * from pgwake.cancel_jobs($1, $2, $3, $4, $5, $6, $7)"
+_UPDATE_JOBS = """
+select * from pgwake.update_jobs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+"""
 _PURGE = "select pgwake.purge($1, $2, $3, $4, $5, $6, $7)"
 _PAUSE_QUEUE = """
 select nullif(p.until, 'infinity')
@@ -126,6 +129,33 @@ async def cancel_jobs(
         _CANCEL_JOBS, queue, kind, concurrency_key, unique_key, status, limit, dry_run
     )
     return {row[0]: row[1] for row in rows}
+
+
+async def update_jobs(
+    connection: Connection,
+    changes: str,
+    ids: list[int] | None,
+    filters: tuple[str | None, ...],
+    after: int | None,
+    limit: int,
+    *,
+    dry_run: bool,
+) -> dict[str, list[int]]:
+    """Change jobs that wait; the ids by outcome.
+
+    Args:
+        connection: Where.
+        changes: What is to be different, a JSON object.
+        ids: Which jobs; None: those that match.
+        filters: queue, kind, concurrency key, unique key, status.
+        after: Only jobs with a greater id.
+        limit: How many at most.
+        dry_run: Whether it is only said.
+    """
+    rows = await connection.fetch(
+        _UPDATE_JOBS, changes, ids, *filters, after, limit, dry_run
+    )
+    return {row["outcome"]: row["ids"] for row in rows}
 
 
 async def purge(

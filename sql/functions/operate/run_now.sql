@@ -13,8 +13,11 @@ as $$
 declare
   v_outcome text;
 begin
-  select u.outcome into v_outcome
-  from pgwake.update_jobs('{"run_at": "now"}', job_ids => array[run_now.job_id]) as u;
+  loop
+    select u.outcome into v_outcome
+    from pgwake.update_jobs('{"run_at": "now"}', job_ids => array[run_now.job_id]) as u;
+    exit when v_outcome is distinct from 'missed';  -- it came back at that moment
+  end loop;
   if v_outcome is null or v_outcome = 'no_such_job' then
     perform pgwake.raise_outcome(run_now.job_id, 'no_such_job');
   end if;

@@ -117,6 +117,21 @@ def test_a_pending_job_is_cancelled_and_a_running_one_is_asked_to_stop(
     assert status(sql, working) == "running"
 
 
+def test_a_job_that_is_not_due_is_run_now(
+    visit: Visit, site: Site, sql: psycopg.Connection
+) -> None:
+    job = insert(sql, run_at="2199-01-01Z")
+    visit.log_in(site.url, TOKEN)
+    page = visit.page
+    visit.goto(f"#/jobs/{job}")
+    page.get_by_role("button", name="Run now").click()
+    page.get_by_role("dialog").get_by_role("button", name="Run now").click()
+    expect(page.get_by_role("log")).to_contain_text(f"Job {job} is due now.")
+    expect(page.get_by_role("button", name="Run now")).to_have_count(0)
+    due = "select run_at <= now() from pgwake.jobs where id = %s"
+    assert sql.execute(due, [job]).fetchone() == (True,)
+
+
 def test_what_the_server_refuses_is_said_with_what_to_do(
     visit: Visit, site: Site, sql: psycopg.Connection
 ) -> None:

@@ -8,7 +8,7 @@ import httpx
 
 from pgwake import Job, Registry
 from support import Connection
-from support.sql.helpers import insert, job, job_in, status
+from support.sql.helpers import insert, job, job_in, running, status
 from support.worker.api import problem, serving
 from support.worker.helpers import ended, in_status
 
@@ -89,6 +89,68 @@ async def test_what_can_not_be_retried_says_why(
         assert f"job {live}" in found["detail"]
         assert found["hint"]
     assert await status(connection, failed) == "failed"
+
+
+async def test_jobs_that_wait_are_changed_and_run_now(
+    connection: Connection, database: str
+) -> None:
+    later = datetime(2099, 1, 1, tzinfo=UTC)
+    first, second = [await insert(connection, "a", run_at=later) for _ in "12"]
+    held = await running(connection, queue="other", kind="a")
+    async with serving(database) as api:
+
+        async def update(changes: object, **body: object) -> dict[str, list[int]]:
+            answer = await api.post(
+                "/api/waiting/update",
+                content=json.dumps({**body, "changes": changes}).replace(
+                    '"1e-99"', "1e-99"
+                ),
+                headers={"Content-Type": "application/json"},
+            )
+            outcomes = answer.json()["outcomes"]
+            assert all(row["count"] == len(row["ids"]) for row in outcomes)
+            return {row["outcome"]: row["ids"] for row in outcomes}
+
+        changes = {"priority": 5, "payload": {"n": "1e-99"}, "max_attempts": None}
+        changes |= {"metadata": {"by": "me"}, "queue": "moved"}
+        dry = await update(changes, kind="a", dry_run=True)
+        assert dry == {"updated": [first, second], "running": [held["id"]]}
+        assert (await job(connection, first))["queue"] == "default"
+        assert await update(changes, ids=[first, 4711]) == {
+            "updated": [first],
+            "no_such_job": [4711],
+        }
+        row = await job(connection, first)
+        assert (row["priority"], row["queue"]) == (5, "moved")
+        assert (row["metadata"], row["run_at"]) == ({"by": "me"}, later)
+        exact = "select payload ->> 'n' = (1e-99)::text from pgwake.jobs where id = $1"
+        assert await connection.fetchval(exact, first)
+        await update(
+            {"metadata": None, "run_at": "2098-01-01T00:00:00+01:00"}, ids=[first]
+        )
+        assert (await job(connection, first))["metadata"] is None
+        assert await update({"run_at": "now"}, kind="a", limit=1, after=first) == {
+            "updated": [second]
+        }
+
+        path = "/api/jobs/{}/run-now".format
+        answer = await api.post(path(first))
+        assert answer.json() == {"id": first, "outcome": "updated"}
+        answer = await api.post(path(held["id"]))
+        assert answer.json() == {"id": held["id"], "outcome": "running"}
+        problem(await api.post(path(4711)), 404, code="PW001")
+        for body in (
+            {"changes": {"priority": 1}},
+            {"ids": [first]},
+            {"ids": [first], "changes": {}},
+            {"ids": [first], "changes": {"priority": None}},
+            {"ids": [first], "changes": {"priority": 101}},
+            {"ids": [first], "changes": {"run_at": "tomorrow"}},
+            {"ids": [first], "changes": {"unique_key": "k"}},
+            {"ids": [], "changes": {"priority": 1}},
+            {"kind": "a", "status": "running", "changes": {"priority": 1}},
+        ):
+            problem(await api.post("/api/waiting/update", json=body), 422)
 
 
 async def test_dead_letters_are_retried_by_what_they_are(

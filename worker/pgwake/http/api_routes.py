@@ -12,6 +12,7 @@ from pgwake.http.api import (
     kinds,
     queues,
     schedules,
+    update,
     workers,
 )
 from pgwake.http.assets import page_routes
@@ -22,6 +23,7 @@ OPERATIONS = (
     *history.OPERATIONS,
     *enqueue.OPERATIONS,
     *jobs.OPERATIONS,
+    *update.OPERATIONS,
     *failed.OPERATIONS,
     *workers.OPERATIONS,
     *kinds.OPERATIONS,

@@ -72,7 +72,8 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def _instant(value: Any) -> Any:
+def read_instant(value: Any) -> Any:
+    """Read a time with an offset; raises ValueError if it is none."""
     if not isinstance(value, str):
         raise ValueError("use a text, such as 2027-01-31T08:00:00+01:00")  # noqa: TRY004
     if not _RFC_3339.fullmatch(value):
@@ -102,7 +103,7 @@ JobId = Annotated[
 Limit = Annotated[int, Field(ge=1, le=500, description="how many at most"), WHOLE]
 Instant = Annotated[
     datetime,
-    BeforeValidator(_instant),
+    BeforeValidator(read_instant),
     WithJsonSchema(
         {"type": "string", "format": "date-time", "examples": ["2027-01-31T07:00:00Z"]}
     ),

@@ -136,6 +136,24 @@ _CANCEL_JOB = """
 select json_build_object('id', $1::bigint, 'outcome', pgwake.cancel_job($1))::text
 """
 _RETRY_JOB = "select pgwake.retry_job($1)"
+_RUN_NOW = """
+select json_build_object('id', $1::bigint, 'outcome', pgwake.run_now($1))::text
+"""
+# What is merged is taken from the text that the client has sent, as in push.
+_UPDATE_JOBS = """
+select json_build_object('outcomes', coalesce(
+  json_agg(json_build_object(
+    'outcome', u.outcome, 'count', u.job_count, 'ids', u.ids) order by u.place),
+  '[]'))::text
+from (
+  select $1::text::jsonb || coalesce(jsonb_object_agg(c.name, c.value), '{}')
+  from jsonb_each($2::text::jsonb -> 'changes') as c(name, value)
+  where c.name in ('payload', 'metadata')
+) as s(changes)
+cross join lateral pgwake.update_jobs(
+  s.changes, $3, $4, $5, $6, $7, $8, $9, $10, $11
+) with ordinality as u(outcome, job_count, ids, place)
+"""
 _STATUS = """
 select json_build_object('id', j.id, 'status', j.status)::text
 from pgwake.jobs_live as j where j.id = $1
@@ -267,6 +285,30 @@ async def retry_job(connection: Connection, job_id: int) -> str:
     """Make a failed or cancelled job pending again; its status."""
     await connection.execute(_RETRY_JOB, job_id)
     return await _text(connection, _STATUS, job_id)
+
+
+async def run_now(connection: Connection, job_id: int) -> str:
+    """Have a job that waits be due now; what became of it."""
+    return await _text(connection, _RUN_NOW, job_id)
+
+
+async def update_jobs(
+    connection: Connection, given: Mapping[str, Any], changes: str, text: str
+) -> str:
+    """Change jobs that wait; how many and which, by outcome.
+
+    Args:
+        connection: Where, in a transaction.
+        given: Which; see UpdateJobs.
+        changes: What is to be different, without what is merged: a JSON object.
+        text: The request, of which payload and metadata are merged.
+    """
+    names = (
+        *("ids", "queue", "kind", "concurrency_key", "unique_key", "status"),
+        *("after", "limit", "dry_run"),
+    )
+    arguments = [given[name] for name in names]
+    return await _text(connection, _UPDATE_JOBS, changes, text, *arguments)
 
 
 async def list_failed(

@@ -4,7 +4,7 @@ import { Problem, get, post } from './api.js';
 import { ask } from './dialog.js';
 import { h, keyed, setText, showLink } from './dom.js';
 import { address } from './filters.js';
-import { showStatus, showTime, title, visible, visibleLines } from './format.js';
+import { now, showStatus, showTime, title, visible, visibleLines } from './format.js';
 import { jsonBox, short } from './json.js';
 import { table, times } from './table.js';
 
@@ -26,6 +26,7 @@ export function job({ id }, { act }) {
   const what = h('span');
   const cancel = h('button', { type: 'button', hidden: true }, 'Cancel job');
   const retry = h('button', { type: 'button', hidden: true }, 'Retry job');
+  const run = h('button', { type: 'button', hidden: true }, 'Run now');
   const why = h('p', { class: 'whole' });
   const facts = h('dl', { class: 'facts' });
   const showFacts = keyed(facts, ([name]) => name, makeFact);
@@ -45,7 +46,7 @@ export function job({ id }, { act }) {
       'div',
       { class: 'row' },
       h('p', { class: 'row job-status' }, status, what),
-      h('div', { class: 'end' }, cancel, retry),
+      h('div', { class: 'end' }, run, cancel, retry),
     ),
     section('Why', why),
     attemptsSection,
@@ -57,12 +58,14 @@ export function job({ id }, { act }) {
 
   cancel.addEventListener('click', () => act(cancel, () => cancelJob(id, shown.status)));
   retry.addEventListener('click', () => act(retry, () => retryJob(id)));
+  run.addEventListener('click', () => act(run, () => runNow(id)));
 
   function show(row) {
     shown = row;
     showStatus(status, row.status);
     setText(what, `${visible(row.kind)} in ${visible(row.queue)}`);
     cancel.hidden = !LIVE.includes(row.status);
+    run.hidden = !['waiting', 'pending'].includes(row.status) || !(Date.parse(row.run_at) > now());
     retry.hidden = !['failed', 'cancelled'].includes(row.status);
     // Its list of failed attempts is the table below.
     setText(why, visibleLines(row.explanation.split('\nFailed attempts:')[0]));
@@ -197,4 +200,18 @@ async function retryJob(id) {
   if ((await ask(question)) === null) return null;
   const { status } = await post(`api/jobs/${id}/retry`);
   return `Job ${id} is ${visible(status)} again.`;
+}
+
+async function runNow(id) {
+  const question = {
+    title: `Run job ${id} now?`,
+    text:
+      'It is due at once. It still waits for the jobs that it depends on, for room in its ' +
+      'queue and key, and for a free worker.',
+    action: 'Run now',
+  };
+  if ((await ask(question)) === null) return null;
+  const { outcome } = await post(`api/jobs/${id}/run-now`);
+  if (outcome === 'updated' || outcome === 'unchanged') return `Job ${id} is due now.`;
+  return `Job ${id} was left as it is: ${visible(outcome)}.`;
 }

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -260,6 +261,18 @@ async def test_a_block_has_a_default_queue_of_its_own(
 
 class OwnError(Exception):
     """What goes wrong in a request."""
+
+
+def test_a_block_that_one_thread_enters_and_another_leaves_sets_nothing(
+    database: str,
+) -> None:
+    # As FastAPI does with a dependency that is a plain generator.
+    with psycopg.connect(database) as blocking:
+        block = default_queue(Queue(blocking))
+        copy_context().run(block.__enter__)
+        with pytest.raises(ConfigurationError, match=r"mail.enqueue_sync has no queue"):
+            copy_context().run(mail.enqueue_sync, "a")
+        copy_context().run(block.__exit__, None, None, None)
 
 
 @pytest.mark.parametrize("kind", ["chain", "chain_in_a_thread"])

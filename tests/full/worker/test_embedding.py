@@ -108,6 +108,17 @@ async def test_an_application_that_gives_up_waiting_leaves_nothing_behind(
     await left_nothing(connection)
 
 
+async def test_a_database_that_does_not_answer_is_told_at_the_start(
+    connection: Connection, database: str
+) -> None:
+    nobody = database.replace("127.0.0.1", "127.0.0.2")
+    with pytest.raises(ConfigurationError, match=r"no answer.* within 0.5 s.*is it up"):
+        async with embedded(nobody, quick(), query_timeout=0.5):
+            pass
+
+    await left_nothing(connection)
+
+
 async def test_a_busy_port_is_told_clearly_and_leaves_nothing_behind(
     connection: Connection, database: str
 ) -> None:

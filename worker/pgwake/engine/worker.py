@@ -18,7 +18,7 @@ from pgwake.engine.assembly import Assembly
 from pgwake.engine.attempts.runner import Runner
 from pgwake.engine.lifeline.thread import Lifeline
 from pgwake.engine.quarantine import Quarantine
-from pgwake.errors import ConfigurationError
+from pgwake.errors import ConfigurationError, UnusableUrlError
 from pgwake.jobs.handler_errors import hide
 from pgwake.jobs.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
 from pgwake.jobs.registry import registry as default_registry
@@ -119,7 +119,8 @@ class Worker:
         Raises:
             ConfigurationError: No handlers, one that its process would not find, no
                 database URL, or the HTTP port is taken. Without a supervisor also: the
-                database does not fit when it starts, see DatabaseFit.
+                database does not fit when it starts, see DatabaseFit, or has not
+                answered within settings.query_timeout.
         """
         if not self.registry.kinds:
             raise ConfigurationError(
@@ -229,8 +230,24 @@ class Worker:
     async def _may_start(self, database_fit: DatabaseFit) -> bool:
         """Wait until the database fits; whether that was before the stop."""
         return await self._unless_stopped(
-            database_fit.wait() if self._is_supervised else database_fit.check()
+            database_fit.wait() if self._is_supervised else self._check(database_fit)
         )
+
+    async def _check(self, database_fit: DatabaseFit) -> None:
+        """Look whether it fits, for no longer than a query may take.
+
+        Servers hear no signal while an application starts: one that waits for its
+        database could only be killed.
+        """
+        seconds = self.settings.query_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await database_fit.check()
+        except TimeoutError:
+            raise UnusableUrlError(
+                f"no answer from the database within {seconds:g} s "
+                "(PGWAKE_QUERY_TIMEOUT): is it up, and is PGWAKE_DATABASE_URL right?"
+            ) from None
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do what may wait for the database; whether that was before the stop."""

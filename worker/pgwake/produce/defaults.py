@@ -1,7 +1,12 @@
 """The queue of who has not said which."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from contextvars import ContextVar
 from typing import Generic, TypeVar
 
@@ -45,7 +50,10 @@ def _set(variable: ContextVar[Q | None], queue: Q) -> Iterator[None]:
     try:
         yield
     finally:
-        variable.reset(token)
+        # In another context there is nothing to reset: who enters and leaves a block by
+        # different threads, as frameworks do with plain generators, has set it nowhere.
+        with suppress(ValueError):
+            variable.reset(token)
 
 
 async_default = _Default[AsyncQueue]("AsyncQueue")
@@ -69,7 +77,8 @@ def set_default_queue(queue: AsyncQueue | SyncQueue) -> None:
 def default_queue(queue: AsyncQueue | SyncQueue) -> Iterator[None]:
     """Have another default queue in a block: that of a request's transaction, say.
 
-    In this task or thread alone, and in tasks that are started within the block.
+    In this task or thread alone, and in tasks that are started within the block: a
+    dependency of FastAPI that sets one has to be `async def`.
     """
     if isinstance(queue, AsyncQueue):
         with async_default.block(queue):

@@ -85,10 +85,14 @@ def test_a_failed_job_shows_its_attempts_and_is_retried(
     visit.goto(f"#/jobs/{job}")
     attempts = page.get_by_role("region", name="Failed attempts")
     expect(attempts.get_by_text("no such user")).to_be_visible()
-    attempts.get_by_text("Traceback", exact=True).click()
     expect(attempts.get_by_text("ValueError: boom")).to_be_visible()
     why = page.get_by_role("region", name="Why")
     expect(why).to_contain_text("It failed for good")
+    expect(why).not_to_contain_text("select pgwake")  # the button does it
+    expect(page.get_by_role("region").first).to_contain_text("no such user")
+    details = page.get_by_role("region", name="Details")
+    expect(details).to_contain_text("Ran for")
+    expect(details.get_by_text("Backoff base")).to_be_hidden()
 
     page.get_by_role("button", name="Retry job").click()
     page.get_by_role("dialog").get_by_role("button", name="Retry job").click()

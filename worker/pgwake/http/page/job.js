@@ -4,7 +4,7 @@ import { Problem, get, post } from './api.js';
 import { ask } from './dialog.js';
 import { h, keyed, setText, showLink } from './dom.js';
 import { address } from './filters.js';
-import { now, showStatus, showTime, title, visible, visibleLines } from './format.js';
+import { duration, now, showProgress, showStatus, showTime, title, visible, visibleLines } from './format.js';
 import { jsonBox, short } from './json.js';
 import { table, times } from './table.js';
 
@@ -13,7 +13,7 @@ const BOXES = ['payload', 'result', 'metadata', 'progress'];
 const ELSEWHERE = new Set([...BOXES, 'id', 'status', 'errors', 'explanation', 'claimed_by']);
 const FIRST = [
   ...['kind', 'queue', 'priority', 'created_at', 'run_at', 'started_at', 'finished_at', 'worker'],
-  ...['attempt', 'max_attempts', 'unique_key', 'concurrency_key', 'depends_on'],
+  ...['ran_for', 'attempt', 'max_attempts', 'unique_key', 'concurrency_key', 'depends_on'],
 ];
 const LINKS = {
   queue: (queue) => address('jobs', { queue }),
@@ -28,8 +28,11 @@ export function job({ id }, { act }) {
   const retry = h('button', { type: 'button', hidden: true }, 'Retry job');
   const run = h('button', { type: 'button', hidden: true }, 'Run now');
   const why = h('p', { class: 'whole' });
+  const bar = h('span');
   const facts = h('dl', { class: 'facts' });
+  const internals = h('dl', { class: 'facts' });
   const showFacts = keyed(facts, ([name]) => name, makeFact);
+  const showInternals = keyed(internals, ([name]) => name, makeFact);
   const attempts = attemptsTable();
   const attemptsSection = section('Failed attempts', attempts.element);
   const boxes = new Map(BOXES.map((name) => [name, jsonBox(title(name))]));
@@ -45,14 +48,13 @@ export function job({ id }, { act }) {
     h(
       'div',
       { class: 'row' },
-      h('p', { class: 'row job-status' }, status, what),
+      h('p', { class: 'row job-status' }, status, what, bar),
       h('div', { class: 'end' }, run, cancel, retry),
     ),
-    section('Why', why),
     attemptsSection,
-    boxSections[0],
-    boxSections.slice(1),
-    section('Details', facts),
+    section('Why', why),
+    section('Details', facts, h('details', {}, h('summary', {}, 'All fields'), internals)),
+    boxSections,
   );
   let shown;
 
@@ -67,20 +69,25 @@ export function job({ id }, { act }) {
     cancel.hidden = !LIVE.includes(row.status);
     run.hidden = !['waiting', 'pending'].includes(row.status) || !(Date.parse(row.run_at) > now());
     retry.hidden = !['failed', 'cancelled'].includes(row.status);
-    // Its list of failed attempts is the table below.
-    setText(why, visibleLines(row.explanation.split('\nFailed attempts:')[0]));
+    showProgress(bar, row.progress, () => '');
+    // Its list of failed attempts is the table above, its statement the button.
+    const [text] = row.explanation.split('\nFailed attempts:');
+    setText(why, visibleLines(text.replace(/\nTo run it .*/g, '')));
     attemptsSection.hidden = !row.errors?.length;
+    const errors = Array.isArray(row.errors) ? row.errors : [];
     attempts.update(
-      Array.isArray(row.errors) ? row.errors.map((error, n) => ({ error, n })).reverse() : [],
+      errors.map((error, n) => ({ error, n, open: n === errors.length - 1 })).reverse(),
     );
     BOXES.forEach((name, n) => {
       boxSections[n].hidden = row[name] == null;
       if (row[name] != null) boxes.get(name).update(row[name]);
     });
+    const fields = { ...row, ran_for: ranFor(row) };
     const rest = Object.keys(row).filter((name) => !ELSEWHERE.has(name) && !FIRST.includes(name));
-    showFacts(
-      [...FIRST, ...rest].map((name) => [name, row[name]]).filter(([, value]) => value != null),
-    );
+    const known = (names) =>
+      names.map((name) => [name, fields[name]]).filter(([, value]) => value != null);
+    showFacts(known(FIRST));
+    showInternals(known(rest));
   }
 
   return {
@@ -99,6 +106,12 @@ export function job({ id }, { act }) {
       }
     },
   };
+}
+
+/** How long it runs, or its last attempt ran; null: it waits. */
+function ranFor({ status, started_at: start, finished_at: finish }) {
+  const end = status === 'running' ? now() : Date.parse(finish);
+  return start == null || Number.isNaN(end) ? null : duration(end - Date.parse(start));
 }
 
 const section = (heading, ...content) =>
@@ -155,7 +168,7 @@ function attemptsTable() {
       {
         label: 'Message',
         type: 'whole',
-        show(cell, { error }) {
+        show(cell, { error, open }) {
           if (cell.firstChild) return; // an attempt that is over does not change
           const message = field(error, 'message') ?? (Object(error) === error ? '' : short(error));
           const traceback = field(error, 'traceback');
@@ -166,7 +179,7 @@ function attemptsTable() {
             { tabindex: '0', role: 'region', 'aria-label': 'Traceback' },
             visibleLines(traceback),
           );
-          cell.append(h('details', {}, h('summary', {}, 'Traceback'), code));
+          cell.append(h('details', { open }, h('summary', {}, 'Traceback'), code));
         },
       },
       text('Worker', 'worker', 'name'),

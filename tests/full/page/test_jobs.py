@@ -35,6 +35,16 @@ def test_filters_stand_in_the_address_so_that_back_undoes_them(
     page.get_by_label("Queue").fill("email")
     page.get_by_role("button", name="Filter").click()
     expect(rows).to_have_count(3)
+    later = insert(sql, "send", run_at="2100-01-01")
+    again = insert(sql, "send", queue="email", priority=9)
+    sql.execute(
+        "select pgwake.fail_job(id, lease_id, 'busy')"
+        " from pgwake.claim_next_job('email', 'w')"
+    )
+    for status_, job in (("scheduled", later), ("retrying", again)):
+        visit.goto(f"#/jobs?status={status_}")
+        expect(rows).to_have_count(1)
+        expect(rows.first).to_contain_text(str(job))
 
 
 def test_a_hundred_thousand_jobs_are_paged_through(

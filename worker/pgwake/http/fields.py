@@ -109,6 +109,17 @@ Instant = Annotated[
     ),
 ]
 Status = Literal["waiting", "pending", "running", "failed", "completed", "cancelled"]
+# What a list is filtered by: scheduled and retrying are pending, and not yet due.
+ListStatus = Literal[
+    "waiting",
+    "pending",
+    "scheduled",
+    "retrying",
+    "running",
+    "failed",
+    "completed",
+    "cancelled",
+]
 
 # Of answers.
 Count = Annotated[int, Field(ge=0)]

@@ -104,6 +104,8 @@ with newest as materialized (
   from pgwake.jobs as j
   where ($1::text is null or j.queue = $1) and ($2::text is null or j.kind = $2)
     and ($3::text is null or j.status = $3) and ($4::text is null or j.claimed_by = $4)
+    and ($9::text is null
+      or j.run_at > pgwake.now() and (j.attempt > 0) = ($9 = 'retrying'))
     and ($5::text is null or j.unique_key = $5)
     and j.id <= (select n.id from newest as n)
     and j.id > (select n.end_id from newest as n)
@@ -262,9 +264,12 @@ async def list_jobs(connection: Connection, given: Mapping[str, Any]) -> str:
     """
     names = ("queue", "kind", "status", "worker", "unique_key", "after", "limit")
     end_at = monotonic() + LIST_SECONDS
+    later = given["status"] if given["status"] in ("scheduled", "retrying") else None
+    if later is not None:
+        given = {**given, "status": "pending"}
     while True:
         arguments = [given[name] for name in names]
-        text = await _text(connection, _LIST_JOBS, *arguments, LIST_WINDOW)
+        text = await _text(connection, _LIST_JOBS, *arguments, LIST_WINDOW, later)
         page = json.loads(text) if text.startswith('{"jobs" : [],') else {"next": None}
         if page["next"] is None or monotonic() > end_at:
             return text

@@ -12,6 +12,7 @@ from pgwake.http.fields import (
     Key,
     Kind,
     Limit,
+    ListStatus,
     Parameters,
     QueueName,
     ResponseModel,
@@ -27,7 +28,11 @@ class ListJobs(Parameters):
 
     queue: QueueName | None = None
     kind: Kind | None = None
-    status: Status | None = None
+    status: ListStatus | None = Field(
+        None,
+        description="scheduled and retrying: pending and not yet due, before the first"
+        " attempt or after one",
+    )
     worker: WorkerName | None = None
     unique_key: Key | None = None
     limit: Limit = 100

@@ -8,7 +8,10 @@ import { short } from './json.js';
 import { jobIds, names, numbers, table, times } from './table.js';
 
 const PAGE = 50;
-const STATUSES = ['', 'waiting', 'pending', 'running', 'completed', 'failed', 'cancelled'];
+const STATUSES = [
+  ...['', 'waiting', 'pending', 'scheduled', 'retrying'],
+  ...['running', 'completed', 'failed', 'cancelled'],
+];
 
 /** The time that matters in a job's status, with its word. */
 function moment(job) {

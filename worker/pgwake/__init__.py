@@ -20,12 +20,14 @@ if TYPE_CHECKING:
         LeaseLostError,
         NoSuchJobError,
         PgwakeError,
+        ResourceError,
         UnreadableValueError,
         WaitTimeoutError,
     )
     from pgwake.jobs.job import Job, ParentResult
     from pgwake.jobs.outcomes import Discard, Retry, Snooze
-    from pgwake.jobs.registry import Registry, job
+    from pgwake.jobs.registry import Registry, job, middleware, resource
+    from pgwake.jobs.resource import injected
     from pgwake.jobs.task import Task
     from pgwake.produce.defaults import default_queue, set_default_queue
     from pgwake.produce.new_job import NewJob
@@ -39,10 +41,11 @@ else:
         "engine.worker": "Worker",
         "errors": "ConfigurationError DuplicateJobError InvalidArgumentError "
         "InvalidScheduleError LeaseLostError NoSuchJobError PgwakeError "
-        "UnreadableValueError WaitTimeoutError",
+        "ResourceError UnreadableValueError WaitTimeoutError",
         "jobs.job": "Job ParentResult",
         "jobs.outcomes": "Discard Retry Snooze",
-        "jobs.registry": "Registry job",
+        "jobs.registry": "Registry job middleware resource",
+        "jobs.resource": "injected",
         "jobs.task": "Task",
         "produce.defaults": "default_queue set_default_queue",
         "produce.new_job": "NewJob",
@@ -80,6 +83,7 @@ __all__ = [
     "PgwakeError",
     "Queue",
     "Registry",
+    "ResourceError",
     "Retry",
     "Settings",
     "Snooze",
@@ -90,7 +94,10 @@ __all__ = [
     "Worker",
     "__version__",
     "default_queue",
+    "injected",
     "job",
+    "middleware",
     "next_ticks",
+    "resource",
     "set_default_queue",
 ]

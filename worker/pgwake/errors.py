@@ -3,7 +3,7 @@
 EXIT_USAGE = 2
 EXIT_CONFIG = 78  # EX_CONFIG of sysexits.h: starting again would not help
 EXIT_BUSY = 75  # EX_TEMPFAIL: not yet; the same again may do
-EXIT_START = 69  # EX_UNAVAILABLE: the handlers' modules can't be imported
+EXIT_START = 69  # EX_UNAVAILABLE: handlers can't be imported, or a resource not opened
 EXIT_HUNG = 70  # EX_SOFTWARE: a handler could not be stopped
 
 # What to do where the database denies a right, SQLSTATE 42501.
@@ -27,6 +27,10 @@ class UnusableUrlError(ConfigurationError, ConnectionError):
 
 class EmbeddedServerError(PgwakeError):
     """A program of the embedded PostgreSQL failed; its log's last lines follow."""
+
+
+class ResourceError(PgwakeError):
+    """What a worker shares could not be opened, or closed; the message says what."""
 
 
 class LeaseLostError(PgwakeError):

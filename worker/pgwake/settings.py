@@ -94,6 +94,11 @@ class Settings(BaseSettings):
         description="how long a cancelled handler may take to end; after that its "
         "process is ended",
     )
+    resource_timeout: Seconds = Field(
+        default=30.0,
+        description="how long all resources of a process may take to open at its "
+        "start, and to close at its end",
+    )
     stall_timeout: Seconds | None = Field(
         default=None,
         description="how long a process may be silent before it is killed; by "

@@ -25,4 +25,5 @@ class PgwakeConfig(AppConfig):
         checks.register(check_settings)
         checks.register(check_handlers)
         checks.register(check_schema, checks.Tags.database)
-        registry.surround(closing_connections, setup=HANDLERS)
+        registry.process_imports.append(HANDLERS)
+        registry.middleware(closing_connections)

@@ -1,50 +1,52 @@
 """Django's connections around each handler: as fresh as around a request."""
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections, reset_queries
 
+from pgwake.jobs.job import Job
+from pgwake.jobs.registry import registry
 
-def closing_connections(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler that leaves no lost connection to the next one.
+
+def closing_connections(jobs: list[Job]) -> Iterator[None]:
+    """Leave no lost connection to the next handler.
 
     A plain one keeps those of its thread, by CONN_MAX_AGE and CONN_HEALTH_CHECKS, as
     a request does under WSGI. An async one has a thread of its own for the ORM, which
     is started if it is needed and closes its connections, as a request under ASGI.
     """
-    if inspect.iscoroutinefunction(handler):
+    handler = registry.get(jobs[0].kind)
+    is_async = handler is not None and handler.is_async
+    with _own_thread() if is_async else _fresh_connections():
+        yield
 
-        @functools.wraps(handler)
-        async def call_async(**arguments: Any) -> Any:
-            context = ThreadSensitiveContext()
-            token = SyncToAsync.thread_sensitive_context.set(context)
-            try:
-                return await handler(**arguments)
-            finally:
-                SyncToAsync.thread_sensitive_context.reset(token)
-                # Without waiting: what a cancelled handler has left there comes first.
-                thread = SyncToAsync.context_to_thread_executor.pop(context, None)
-                if thread is not None:
-                    thread.submit(connections.close_all)
-                    thread.shutdown(wait=False)
 
-        return call_async
+@contextmanager
+def _own_thread() -> Iterator[None]:
+    context = ThreadSensitiveContext()
+    token = SyncToAsync.thread_sensitive_context.set(context)
+    try:
+        yield
+    finally:
+        SyncToAsync.thread_sensitive_context.reset(token)
+        # Without waiting: what a cancelled handler has left there comes first.
+        thread = SyncToAsync.context_to_thread_executor.pop(context, None)
+        if thread is not None:
+            thread.submit(connections.close_all)
+            thread.shutdown(wait=False)
 
-    @functools.wraps(handler)
-    def call(**arguments: Any) -> Any:
-        reset_queries()
-        given = _in_use()
+
+@contextmanager
+def _fresh_connections() -> Iterator[None]:
+    reset_queries()
+    given = _in_use()
+    _close_old(given)
+    try:
+        yield
+    finally:
         _close_old(given)
-        try:
-            return handler(**arguments)
-        finally:
-            _close_old(given)
-
-    return call
 
 
 def _in_use() -> set[str]:

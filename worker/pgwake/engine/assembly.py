@@ -21,6 +21,7 @@ from pgwake.engine.lifeline.listener import MAX_QUEUES
 from pgwake.engine.lifeline.renewal import renewal_interval
 from pgwake.engine.lifeline.thread import Lifeline
 from pgwake.engine.mailbox import Mailbox
+from pgwake.engine.open_resources import OpenResources
 from pgwake.engine.poll import Poll
 from pgwake.engine.progress import ProgressReports
 from pgwake.engine.quarantine import Quarantine
@@ -111,7 +112,10 @@ class Assembly:
 
         slots = sum(ready_jobs.slots for ready_jobs in self.all_ready)
         self._threads = ThreadPoolExecutor(slots, "pgwake-job")
-        self._processes = Processes(settings, name, has_own_log=beat_fd is not None)
+        self._processes = Processes(
+            settings, name, registry.process_parts, has_own_log=beat_fd is not None
+        )
+        self.resources = OpenResources(settings.resource_timeout)
         self._service = self._build_service(slots)
         self.runner = self._build_runner()
 
@@ -131,12 +135,16 @@ class Assembly:
         for claimer in self.claimers:
             claimer.stop()
 
-    async def close(self, seconds: float) -> None:
-        """Close what was opened; handlers that hold on for so long are left behind."""
+    async def end_handlers(self, seconds: float) -> None:
+        """End the slots; handlers that hold on for so long are left behind."""
+        with anyio.CancelScope(shield=True):
+            await self.runner.close(seconds)
+            await self._processes.close()
+
+    async def close(self) -> None:
+        """Close what was opened."""
         try:
             with anyio.CancelScope(shield=True):
-                await self.runner.close(seconds)
-                await self._processes.close()
                 self._service.close()
                 await self._worker_report.leave(self.chores)
                 await self.lifeline.stop()
@@ -193,7 +201,12 @@ class Assembly:
         return Runner(
             self._registry,
             self.finisher,
-            Calls(self._threads, self._processes),
+            Calls(
+                self._threads,
+                self._processes,
+                self._registry.middlewares,
+                self.resources.values,
+            ),
             self._service,
             self._name if self._settings.tracing else None,
             logs_starts=self._settings.log_level == "debug",

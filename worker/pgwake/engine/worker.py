@@ -117,10 +117,11 @@ class Worker:
         """Work until stop() is called.
 
         Raises:
-            ConfigurationError: No handlers, one that its process would not find, no
-                database URL, or the HTTP port is taken. Without a supervisor also: the
-                database does not fit when it starts, see DatabaseFit, or has not
-                answered within settings.query_timeout.
+            ConfigurationError: No handlers, one that its process would not find or
+                whose resource is missing, no database URL, or the HTTP port is taken.
+                Without a supervisor also: the database does not fit when it starts, see
+                DatabaseFit, or has not answered within settings.query_timeout.
+            ResourceError: A resource could not be opened, or closed.
         """
         if not self.registry.kinds:
             raise ConfigurationError(
@@ -140,20 +141,33 @@ class Worker:
         self._lifeline = parts.lifeline
         async with worker_default(self.settings.dsn):
             try:
-                await self._work(parts)
+                await parts.lifeline.start()
+                async with parts.resources:
+                    try:
+                        if await self._start(parts):
+                            await self._work(parts)
+                    finally:
+                        # Jobs that were abandoned may run elsewhere by now: a
+                        # supervised process ends at once, and their threads with it.
+                        grace = 0.0 if self._is_supervised else CLOSE_SECONDS
+                        await parts.end_handlers(grace)
             finally:
-                # Jobs that were abandoned may run elsewhere by now: a supervised
-                # process ends at once, and their threads with it.
-                await parts.close(0.0 if self._is_supervised else CLOSE_SECONDS)
+                await parts.close()
                 log.info("worker stopped", left=len(parts.held_jobs))
 
+    async def _start(self, parts: Assembly) -> bool:
+        """Get everything ready for the first job; whether that was before the stop."""
+        return (
+            await self._may_start(parts.database_fit)
+            and await parts.resources.open(
+                self.registry.worker_resources(), self._stopping
+            )
+            and await self._unless_stopped(self._declare(parts.chores))
+        )
+
     async def _work(self, parts: Assembly) -> None:
-        """Start the parts, claim until the stop, drain, and end them."""
-        await parts.lifeline.start()
-        if not await self._may_start(parts.database_fit):
-            return
-        if not await self._unless_stopped(self._declare(parts.chores)):
-            return
+        """Claim until the stop, drain, and end the parts."""
+        parts.health.is_starting = False
         log.info(
             "worker started",
             queues=",".join(

@@ -45,6 +45,7 @@ class StandaloneServer:
             settings.dsn, self._application_name, "samples", settings.query_timeout
         )
         self._health = Health(self._session)
+        self._health.is_starting = False  # it claims nothing
         self._heartbeat = Heartbeat("the samples", settings.query_timeout)
         self._health.heartbeats = [self._heartbeat]
         self._metrics = Metrics([])

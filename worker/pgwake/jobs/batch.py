@@ -1,6 +1,6 @@
 """Batch handlers: how one call takes many jobs, and what it says of each."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Self, get_args, get_origin
@@ -9,7 +9,8 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from pgwake.errors import ConfigurationError, InvalidPayloadError, InvalidValueError
 from pgwake.jobs.job import Job
-from pgwake.jobs.signature import Signature, call_of, explain, schema_of
+from pgwake.jobs.resource import call_of
+from pgwake.jobs.signature import Signature, explain, schema_of
 from pgwake.jsontext import dumps_result
 
 
@@ -32,7 +33,12 @@ class Batch:
 
     @classmethod
     def of(
-        cls, kind: str, function: Callable[..., Any], size: int, seconds: float
+        cls,
+        kind: str,
+        function: Callable[..., Any],
+        size: int,
+        seconds: float,
+        types: Collection[Any] = (),
     ) -> Self:
         """Read it from a function.
 
@@ -43,29 +49,34 @@ class Batch:
         _check(kind, "batch", size, 1, 1000, int)
         _check(kind, "batch_wait", seconds, 0, 3600, int | float)
         jobs_parameter = items_parameter = adapter = None
-        for name, parameter in call_of(kind, function).parameters.items():
+        call = call_of(kind, function)
+        others = []
+        for name, parameter in call.parameters.items():
             of = get_args(parameter.annotation)
             if get_origin(parameter.annotation) is not list or len(of) != 1:
-                break
-            if of[0] is Job and jobs_parameter is None:
+                others.append(parameter)
+            elif of[0] is Job and jobs_parameter is None:
                 jobs_parameter = name
             elif of[0] is not Job and items_parameter is None:
                 items_parameter, adapter = name, _adapter(kind, of[0])
             else:
                 break
         else:
-            if jobs_parameter or items_parameter:
+            rest = Signature.read(kind, call.replace(parameters=others), types)
+            if (jobs_parameter or items_parameter) and not rest.takes_more:
                 return cls(
                     size,
                     seconds,
-                    Signature.unbound(kind, adapter and schema_of(adapter)),
+                    Signature.unbound(
+                        kind, adapter and schema_of(adapter), rest.resources
+                    ),
                     adapter and adapter.validator.validate_json,
                     jobs_parameter,
                     items_parameter,
                 )
         raise ConfigurationError(
             f"{kind}: a batch handler takes list[Job], or a list of what the payloads"
-            " are (list[Model]), or one of each"
+            " are (list[Model]), or one of each; and resources"
         )
 
     def read(self, job: Job) -> Any:

@@ -93,7 +93,6 @@ class Job:
         queue: Its queue.
         attempt: Which attempt this is, from 1.
         max_attempts: The job's own limit; None: by policy.
-        lease_id: The fence of this attempt.
         stop_reason: Why the handler is to stop, once it is: timeout, cancelled
             (somebody asked for it), lease_lost (another worker has the job by now) or
             shutdown. A handler in a thread can't be interrupted; it should look from
@@ -103,12 +102,12 @@ class Job:
     __slots__ = (
         "_claimed_at",
         "_created_at",
+        "_lease_id",
         "_options",
         "_payload",
         "attempt",
         "id",
         "kind",
-        "lease_id",
         "lease_seconds",
         "max_attempts",
         "metadata",
@@ -122,7 +121,6 @@ class Job:
     service: Service | None = None
 
     id: int
-    lease_id: UUID
     queue: str
     kind: str
     attempt: int
@@ -134,7 +132,7 @@ class Job:
     def __init__(self, row: "asyncpg.Record", queue: str, claimed_at: float) -> None:
         (
             self.id,
-            self.lease_id,
+            self._lease_id,
             self.kind,
             self._payload,
             self.attempt,
@@ -168,6 +166,12 @@ class Job:
             None,
         )
         return Job, (row, self.queue, self._claimed_at)
+
+    @property
+    def lease_id(self) -> UUID:
+        """The fence of this attempt; nobody can change it."""
+        lease_id: UUID = self._lease_id
+        return lease_id
 
     @property
     def created_at(self) -> datetime:

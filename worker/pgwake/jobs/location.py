@@ -1,7 +1,7 @@
 """Where a function is found: how a handler is named to another process."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from importlib import import_module
 from typing import Any, NamedTuple, Self
@@ -10,19 +10,14 @@ from pgwake.errors import ConfigurationError
 
 
 class Location(NamedTuple):
-    """A function's module, and its name in there.
-
-    Attributes:
-        setup: A module that another process has to import before; None: none.
-    """
+    """A function's module, and its name in there."""
 
     module: str
     name: str
-    setup: str | None = None
 
     @classmethod
-    def of(cls, kind: str, function: Callable[..., Any]) -> Self:
-        """Return the location of a kind's handler.
+    def of(cls, whose: str, function: Callable[..., Any]) -> Self:
+        """Return the location of a handler, of a resource, or of middleware.
 
         Raises:
             ConfigurationError: No other process could find it.
@@ -36,8 +31,8 @@ class Location(NamedTuple):
         else:
             return cls(function.__module__, function.__qualname__)
         raise ConfigurationError(
-            f"{kind}: with process=True, use a plain function with a name of its own in"
-            f" a module; {getattr(function, '__qualname__', function)!r} {problem}"
+            f"{whose}: with process=True, use a plain function with a name of its own"
+            f" in a module; {getattr(function, '__qualname__', function)!r} {problem}"
         )
 
     def find(self) -> Any:
@@ -49,7 +44,7 @@ class Location(NamedTuple):
         found: Any = reduce(getattr, self.name.split("."), import_module(self.module))
         return inspect.unwrap(found, stop=inspect.isfunction)  # what a decorator made
 
-    def check(self, kind: str, function: Callable[..., Any]) -> None:
+    def check(self, whose: str, function: Callable[..., Any]) -> None:
         """See to it that a process will find this function here.
 
         Raises:
@@ -57,7 +52,7 @@ class Location(NamedTuple):
         """
         if self.module == "__main__":
             raise ConfigurationError(
-                f"{kind}: {self.name} is in the program that was started, which a"
+                f"{whose}: {self.name} is in the program that was started, which a"
                 " process can't import: put it into a module"
             )
         try:
@@ -66,6 +61,20 @@ class Location(NamedTuple):
             found = None
         if found is not function:
             raise ConfigurationError(
-                f"{kind}: its process would not find it: {self.name} of {self.module}"
+                f"{whose}: its process would not find it: {self.name} of {self.module}"
                 " is another object by now"
             )
+
+
+class ProcessParts(NamedTuple):
+    """What a process of process=True handlers has beside them.
+
+    Attributes:
+        imports: Modules to import first.
+        resources: What to open, in order.
+        middlewares: What is around each call, the outermost first.
+    """
+
+    imports: Sequence[str] = ()
+    resources: Sequence[Location] = ()
+    middlewares: Sequence[Location] = ()

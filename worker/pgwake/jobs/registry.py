@@ -2,23 +2,16 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import (
-    Any,
-    Concatenate,
-    ParamSpec,
-    Protocol,
-    TypeAlias,
-    TypeVar,
-    cast,
-    overload,
-)
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.batch import Batch
 from pgwake.jobs.job import Job
-from pgwake.jobs.location import Location
+from pgwake.jobs.location import Location, ProcessParts
+from pgwake.jobs.middleware import Middleware
 from pgwake.jobs.policy import Policy
+from pgwake.jobs.resource import Resource, Resources, shown
 from pgwake.jobs.signature import Signature
 from pgwake.jobs.task import Task
 
@@ -28,7 +21,7 @@ WEBHOOK_QUEUE = "pgwake.webhooks"
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Wrapper: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Decorator(Protocol):
@@ -49,9 +42,7 @@ class Handler:
 
     Args:
         kind: The kind of job.
-        function: An async function, run on the loop, or a plain one, run in a thread:
-            the handler, surrounded.
-        handler: The function that was registered.
+        function: An async function, run on the loop, or a plain one, run in a thread.
         queue: Where its jobs usually are; what a worker without --queue works on.
         policy: What its attempts go by.
         signature: How a payload becomes its arguments.
@@ -62,7 +53,6 @@ class Handler:
 
     kind: str
     function: Callable[..., Any]
-    handler: Callable[..., Any]
     queue: str
     policy: Policy
     signature: Signature
@@ -72,13 +62,19 @@ class Handler:
 
 
 class Registry:
-    """The handlers of a worker, by kind."""
+    """The handlers of a worker, by kind, and what is shared by them and around them.
+
+    Attributes:
+        middlewares: What is around each call of a handler, the outermost first.
+        process_imports: Modules that a process=True handler's process imports first.
+    """
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
         self._queues: set[str] = set()
-        self._wrapper: Wrapper | None = None
-        self._setup: str | None = None
+        self._resources = Resources()
+        self.middlewares: list[Middleware] = []
+        self.process_imports: list[str] = []
 
     def job(
         self,
@@ -99,12 +95,13 @@ class Registry:
         """Register a function as the handler of a kind of job.
 
         The payload's fields become its arguments, checked against its annotations by
-        pydantic; a parameter annotated with pgwake.Job gets the job itself. What it
-        returns is stored as the job's result.
+        pydantic; a parameter annotated with pgwake.Job gets the job itself, one with
+        the type of a resource what that gave (see resource). What it returns is stored
+        as the job's result.
 
         The function becomes a Task: called, it is the function itself, and
         `await function.enqueue(...)` adds a job for it. For type checkers that leaves
-        the job out where it is the first parameter.
+        out the job where it is the first parameter, and what is `= injected`.
 
         The policy is declared to the database when a worker starts. It holds where the
         job has none of its own and no operator has set another in pgwake.kinds; what is
@@ -152,68 +149,193 @@ class Registry:
         def register(function: Callable[..., Any], /) -> Task[..., ..., Any]:
             if isinstance(function, Task):
                 function = function.function
+            types = self._resources.types
             many = (
-                None if batch is None else Batch.of(kind, function, batch, batch_wait)
+                None
+                if batch is None
+                else Batch.of(kind, function, batch, batch_wait, types)
             )
-            if kind in self._handlers and self._handlers[kind].handler != function:
+            if kind in self._handlers and self._handlers[kind].function != function:
                 raise ConfigurationError(f"kind {kind!r} has two handlers")
-            signature = Signature.of(kind, function) if many is None else many.signature
-            self._handlers[kind] = self._surrounded(
-                Handler(
-                    kind,
-                    function,
-                    function,
-                    queue,
-                    policy,
-                    signature,
-                    inspect.iscoroutinefunction(function),
-                    Location.of(kind, function) if process else None,
-                    many,
-                )
+            signature = (
+                Signature.of(kind, function, types) if many is None else many.signature
+            )
+            self._handlers[kind] = Handler(
+                kind,
+                function,
+                queue,
+                policy,
+                signature,
+                inspect.iscoroutinefunction(function),
+                Location.of(kind, function) if process else None,
+                many,
             )
             return Task(kind, function, queue, signature)
 
         return cast("Decorator", register)  # it is none of its overloads alone
 
-    def surround(self, wrapper: Wrapper, setup: str) -> None:
-        """Have a framework do something around each call of a handler by a worker.
+    def resource(self, function: F, /) -> F:
+        """Register a function that opens something which handlers share.
 
-        Of those that are registered, and of those to come.
+            @resource
+            async def pool() -> AsyncIterator[Pool]:
+                async with create_pool() as pool:
+                    yield pool
+
+        What it yields goes to each parameter of a handler that is annotated with that
+        type, Pool. It is opened when a worker's process starts, after what its own
+        parameters name, and closed when it ends, after the last handler: on the loop if
+        it is async, in a thread of its own otherwise. One that nobody names, or that
+        gives None, is opened too: a hook. A process of process=True handlers opens its
+        own, the plain ones only.
 
         Args:
-            wrapper: Makes a function of one, async if that is.
-            setup: The module that a process=True handler's process imports first; that
-                calls surround() there.
+            function: A generator function that yields once, async or plain, with
+                @contextmanager or without; or one that returns what needs no closing.
+
+        Returns:
+            The function itself.
+
+        Raises:
+            ConfigurationError: The function can't be one, or another gives the type.
         """
-        self._wrapper, self._setup = wrapper, setup
+        resource = self._resources.add(function)
         for kind, handler in self._handlers.items():
-            self._handlers[kind] = self._surrounded(handler)
+            if resource.type is not None and handler.signature.reads(resource.type):
+                raise ConfigurationError(
+                    f"{kind} takes {shown(resource.type)} from its payload: for it"
+                    f" to be a resource, import {resource.name} before, or give the"
+                    " parameter the default pgwake.injected"
+                )
+        return function
 
-    def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what is called in a function's place; see surround."""
-        return function if self._wrapper is None else self._wrapper(function)
+    def middleware(self, function: F, /) -> F:
+        """Register a generator function that is called around each call of a handler.
 
-    def _surrounded(self, handler: Handler) -> Handler:
-        location = handler.location
-        return replace(
-            handler,
-            function=self.wrapped(handler.handler),
-            location=location and location._replace(setup=self._setup),
-        )
+            @middleware
+            def timed(jobs: list[Job]) -> Iterator[None]:
+                started = monotonic()
+                try:
+                    result = yield
+                finally:
+                    log(jobs, monotonic() - started)
+
+        What the handler returns is the value of the yield, what it raises is raised
+        there. Middleware may raise something else, as Retry; what it swallows fails the
+        attempt all the same. A plain one runs where the handler does, an async one on
+        the loop. That which was registered first is the outermost, but async ones are
+        around a thread and a process, outside of all plain ones.
+
+        Args:
+            function: It yields once. Its parameters are annotated with list[Job] (of a
+                batch all, else one), Job (where no handler takes a batch), or the type
+                of a resource.
+
+        Returns:
+            The function itself.
+
+        Raises:
+            ConfigurationError: The function can't be middleware.
+        """
+        if function not in [one.function for one in self.middlewares]:
+            self.middlewares.append(Middleware.of(function))
+        return function
 
     def get(self, kind: str) -> Handler | None:
         """Return the handler of a kind, or None."""
         return self._handlers.get(kind)
 
     def check(self) -> None:
-        """Look whether processes will find their handlers.
+        """Look whether handlers, resources and middleware fit together.
 
         Raises:
-            ConfigurationError: One is not under its name in a module.
+            ConfigurationError: A process would not find what it needs, nothing gives a
+                resource, or middleware can't be around a handler.
         """
-        for kind, handler in self._handlers.items():
-            if handler.location is not None:
-                handler.location.check(kind, handler.handler)
+        self.worker_resources()
+        resources, middlewares = self._apart()
+        located: list[Resource | Middleware] = [*resources, *middlewares]
+        functions = {one.name: one.function for one in located} | {
+            handler.kind: handler.function
+            for handler in self._handlers.values()
+            if handler.location is not None
+        }
+        for whose, function in functions.items():
+            Location.of(whose, function).check(whose, function)
+
+    def needed_by(self, handler: Handler) -> list[Resource]:
+        """Return the resources that calls of a handler need here, in order.
+
+        Raises:
+            ConfigurationError: One is missing, or middleware can't be around it.
+        """
+        return self._resources.in_order(self._needed(handler, is_apart=False))
+
+    def worker_resources(self) -> list[Resource]:
+        """Return what a worker opens, in order: all but what only other processes need.
+
+        Raises:
+            ConfigurationError: As needed_by().
+        """
+        here, apart = self._all_needed(is_apart=False), self._all_needed(is_apart=True)
+        wanted = [one for one in self._resources if one in here or one not in apart]
+        return self._resources.in_order(wanted)
+
+    @property
+    def process_parts(self) -> ProcessParts:
+        """What a process of process=True handlers has beside them.
+
+        Raises:
+            ConfigurationError: It can't have that.
+        """
+        resources, middlewares = self._apart()
+        return ProcessParts(
+            self.process_imports,
+            [Location.of(one.name, one.function) for one in resources],
+            [Location.of(one.name, one.function) for one in middlewares],
+        )
+
+    def _needed(self, handler: Handler, *, is_apart: bool) -> list[Resource]:
+        """Return what a handler's calls need in the worker, or in their process."""
+        wanted: list[Resource] = []
+        if is_apart == (handler.location is not None):
+            wanted += self._resources.needed(handler.kind, handler.signature.resources)
+        for one in self.middlewares:
+            if one.takes_job and handler.batch is not None:
+                raise ConfigurationError(
+                    f"{one.name} takes a Job, and {handler.kind} many jobs a call: let"
+                    " it take list[Job]"
+                )
+            if handler.location is None or one.is_async != is_apart:
+                wanted += self._resources.needed(one.name, one.needs)
+        return wanted
+
+    def _all_needed(self, *, is_apart: bool) -> list[Resource]:
+        return [
+            resource
+            for handler in self._handlers.values()
+            if not is_apart or handler.location is not None
+            for resource in self._needed(handler, is_apart=is_apart)
+        ]
+
+    def _apart(self) -> tuple[list[Resource], list[Middleware]]:
+        """Return what a process of process=True handlers opens, and calls."""
+        if all(handler.location is None for handler in self._handlers.values()):
+            return [], []
+        apart = self._all_needed(is_apart=True)
+        for one in apart:
+            if one.is_async:
+                raise ConfigurationError(
+                    f"{one.name} is async, and processes of process=True handlers open"
+                    f" plain resources only: write it as a plain generator function"
+                )
+        here = self._all_needed(is_apart=False)
+        for one in self._resources:
+            needed = self._resources.in_order([one])
+            if one not in here and not any(other.is_async for other in needed):
+                apart.append(one)
+        middlewares = [one for one in self.middlewares if not one.is_async]
+        return self._resources.in_order(apart), middlewares
 
     @property
     def kinds(self) -> list[str]:
@@ -244,6 +366,8 @@ class Registry:
 
 registry = Registry()
 job = registry.job
+resource = registry.resource
+middleware = registry.middleware
 
 
 def _is_name(text: str) -> bool:

@@ -1,9 +1,9 @@
 """A handler's signature: how a payload becomes its arguments."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal, NotRequired, Self
 
@@ -19,6 +19,7 @@ from pgwake.errors import (
     InvalidValueError,
 )
 from pgwake.jobs.job import Job
+from pgwake.jobs.resource import Values, call_of, injected_type
 from pgwake.jsontext import dumps
 
 # Of a payload's schema as we write it: 64 KiB at most as the database does, which is
@@ -34,6 +35,7 @@ class Signature:
         kind: The kind of job, for messages.
         schema: The JSON Schema of its payload; None where there is none that is whole
             and can be stored.
+        resources: The types of the resources that it takes, by parameter.
     """
 
     kind: str
@@ -42,17 +44,33 @@ class Signature:
     _defaults: Mapping[str, Any]
     _job_parameter: str | None
     _adapter: TypeAdapter[Any] | None
-    _call: inspect.Signature  # without the job
+    _call: inspect.Signature  # with what a payload has
+    resources: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, kind: str, function: Callable[..., Any]) -> Self:
+    def of(
+        cls, kind: str, function: Callable[..., Any], types: Collection[Any] = ()
+    ) -> Self:
         """Read it from a function.
+
+        Args:
+            kind: The kind.
+            function: The function.
+            types: The types of resources. What has no form in JSON can't be in a
+                payload, so that is taken for a resource, too.
 
         Raises:
             ConfigurationError: The function can't be a handler.
         """
-        call = call_of(kind, function)
+        return cls.read(kind, call_of(kind, function), types)
+
+    @classmethod
+    def read(
+        cls, kind: str, call: inspect.Signature, types: Collection[Any] = ()
+    ) -> Self:
+        """Read it from how a function is called; see of."""
         job_parameter = None
+        resources: dict[str, Any] = {}
         fields: dict[str, Any] = {}
         defaults: dict[str, Any] = {}
         extra: Literal["forbid", "allow"] = "forbid"
@@ -68,6 +86,9 @@ class Signature:
             if parameter.annotation is Job:
                 job_parameter = name
                 continue
+            if (type_ := injected_type(kind, parameter, types)) is not None:
+                resources[name] = type_
+                continue
             is_bare = parameter.annotation is parameter.empty
             annotation = Any if is_bare else parameter.annotation
             if parameter.default is parameter.empty:
@@ -76,21 +97,49 @@ class Signature:
                 fields[name] = NotRequired[annotation]
                 defaults[name] = parameter.default
         adapter = _adapter(kind, fields, extra)
+        if opaque := opaque_fields(adapter):
+            resources |= {name: fields.pop(name) for name in opaque}
+            adapter = _adapter(kind, fields, extra)
         takes_any = bool(fields) or extra == "allow"
         validate = adapter.validator.validate_json if takes_any else None
+        given = {job_parameter, *resources}
         call = call.replace(
-            parameters=[p for p in call.parameters.values() if p.annotation is not Job]
+            parameters=[p for p in call.parameters.values() if p.name not in given]
         )
         schema = schema_of(adapter)
-        return cls(kind, schema, validate, defaults, job_parameter, adapter, call)
+        return cls(
+            kind, schema, validate, defaults, job_parameter, adapter, call, resources
+        )
 
     @classmethod
-    def unbound(cls, kind: str, schema: Mapping[str, Any] | None) -> Self:
-        """Return one that only shows its schema: of a handler of many jobs a call."""
-        return cls(kind, schema, None, {}, None, None, inspect.Signature())
+    def unbound(
+        cls, kind: str, schema: Mapping[str, Any] | None, resources: Mapping[str, Any]
+    ) -> Self:
+        """Return one that reads no payload: of a handler of many jobs a call."""
+        return cls(kind, schema, None, {}, None, None, inspect.Signature(), resources)
 
-    def bind(self, payload: str, job: Job) -> dict[str, Any]:
+    @property
+    def takes_more(self) -> bool:
+        """Whether it takes anything but resources."""
+        return self._validate is not None or self._job_parameter is not None
+
+    def reads(self, type_: Any) -> bool:
+        """Whether a field of the payload has this type."""
+        return any(p.annotation == type_ for p in self._call.parameters.values())
+
+    def given(self, values: Values) -> dict[str, Any]:
+        """Return the arguments that are resources."""
+        return {name: values[type_] for name, type_ in self.resources.items()}
+
+    def bind(
+        self, payload: str, job: Job, values: Mapping[Any, Any] = {}
+    ) -> dict[str, Any]:
         """Read the arguments from a payload, JSON text.
+
+        Args:
+            payload: The payload.
+            job: The job.
+            values: What resources gave, by their types.
 
         Raises:
             InvalidPayloadError: A field is missing, unknown or of the wrong type.
@@ -112,6 +161,8 @@ class Signature:
             )
         if self._job_parameter is not None:
             bound[self._job_parameter] = job
+        if self.resources:
+            bound |= self.given(values)
         return bound
 
     def payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -152,20 +203,6 @@ class Signature:
         return payload
 
 
-def call_of(kind: str, function: Callable[..., Any]) -> inspect.Signature:
-    """Return how a handler is called, its annotations evaluated.
-
-    Raises:
-        ConfigurationError: That can't be read.
-    """
-    try:
-        return inspect.signature(function, eval_str=True)
-    except (NameError, TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"{kind}: its signature can't be read: {error}"
-        ) from None
-
-
 def _adapter(
     kind: str, fields: Mapping[str, Any], extra: Literal["forbid", "allow"]
 ) -> TypeAdapter[Any]:
@@ -179,6 +216,35 @@ def _adapter(
         raise ConfigurationError(
             f"{kind}: its annotations can't be used: {error}"
         ) from None
+
+
+def opaque_fields(adapter: TypeAdapter[Any]) -> list[str]:
+    """Return the required fields that nothing in JSON can be.
+
+    Instances of a class that pydantic knows no form of, and dataclasses with such.
+    """
+    shape: Any = adapter.core_schema
+    named = {}
+    if shape["type"] == "definitions":
+        named = {one["ref"]: one for one in shape["definitions"]}
+        shape = shape["schema"]
+    found = []
+    for name, field_ in shape["fields"].items():
+        schema = field_["schema"]
+        if schema["type"] == "definition-ref":
+            schema = named[schema["schema_ref"]]
+        if field_["required"] and _is_opaque(schema):
+            found.append(name)
+    return found
+
+
+def _is_opaque(schema: Any) -> bool:
+    match schema:
+        case {"type": "is-instance", "cls": cls}:
+            return getattr(cls, "__module__", "") != "builtins"
+        case {"type": "dataclass", "schema": {"fields": fields}}:
+            return any(_is_opaque(one["schema"]) for one in fields)
+    return False
 
 
 def _is_finite(value: object) -> bool:

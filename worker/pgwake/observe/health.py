@@ -19,6 +19,7 @@ class Health:
 
     Attributes:
         main_lag: How late the main loop answered the lifeline, in seconds.
+        is_starting: Whether its resources are not open yet, and nothing is claimed.
         is_draining: Whether the worker has been told to stop.
         misfit: Why the database can't be worked with, as it was when it was looked
             at last, and what to do; None: it can.
@@ -28,11 +29,17 @@ class Health:
 
     def __init__(self, *sessions: Session) -> None:
         self.main_lag = 0.0
+        self.is_starting = True
         self.is_draining = False
         self.misfit: str | None = _SILENT  # until the first look
         self.is_read_only = False
         self.heartbeats: list[Heartbeat] = []
         self._sessions = sessions
+
+    @property
+    def may_work(self) -> bool:
+        """Whether jobs may be claimed, as far as the process knows."""
+        return self.misfit is None and not self.is_starting
 
     @property
     def problems(self) -> list[str]:
@@ -71,6 +78,8 @@ class Health:
         ]
         if self.misfit is not None:
             found.append(self.misfit)
+        elif self.is_starting:
+            found.append("starting: the handlers' resources are not open yet")
         return found + [
             f"{heartbeat.loop}: the database refuses it, see the log"
             for heartbeat in self.heartbeats

@@ -1,7 +1,8 @@
 """A process of process=True handlers: main(), with FD and PARENT as its arguments.
 
 It is told by a socket what to run, a call after the other, and ends when that is
-closed. A call is answered twice: when the handler begins, and when it has ended.
+closed. A call is answered twice: when the handler begins, and when it has ended. Its
+resources are opened before the first call, and closed at its end.
 """
 
 import ctypes
@@ -14,23 +15,28 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from importlib import import_module
 from io import BufferedRWPair
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import structlog
+
 from pgwake import forks
 from pgwake.jobs.handler_errors import ReportedError, describe, report
 from pgwake.jobs.job import Job
-from pgwake.jobs.location import Location
+from pgwake.jobs.location import Location, ProcessParts
+from pgwake.jobs.middleware import Middleware, around
 from pgwake.jobs.outcomes import Snooze
-from pgwake.jobs.registry import registry
+from pgwake.jobs.resource import Resource
 from pgwake.jobs.signature import Signature
 from pgwake.jsontext import dumps_result
 from pgwake.observe import logs
 from pgwake.settings import Settings
 from pgwake.tracing import tracing
+
+log = structlog.get_logger()
 
 LENGTH = struct.Struct("!Q")  # before each answer
 _PR_SET_PDEATHSIG = 1
@@ -44,12 +50,14 @@ class ProcessSetup(NamedTuple):
         worker: Whose process it is, for its log.
         settings: What to set up the log by; None: that is the application's.
         memory: MiB that it may use; None: no limit.
+        parts: What it has beside handlers.
     """
 
     path: list[str]
     worker: str
     settings: dict[str, Any] | None
     memory: int | None
+    parts: ProcessParts
 
 
 class CallMessage(NamedTuple):
@@ -123,7 +131,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     with (
-        suppress(EOFError, ConnectionError),  # nobody needs it any more
+        suppress(EOFError),  # nobody needs it any more
         socket.socket(fileno=fd) as link,
         link.makefile("rwb") as stream,
     ):
@@ -134,41 +142,92 @@ def main() -> None:
         if order.settings is not None:
             logs.configure(Settings.load(**order.settings), worker=order.worker)
         memory = MemoryLimit(order.memory)
-        while True:
-            call: CallMessage = pickle.load(stream)  # noqa: S301
-            answer = _run(call, memory, functools.partial(_send, stream, None))
-            for output in (sys.stdout, sys.stderr):
-                with suppress(OSError, ValueError):  # closed by a handler
-                    output.flush()
-            _send(stream, answer._replace(is_spent=answer.is_spent or memory.is_short))
+        try:
+            with ExitStack() as opened, suppress(EOFError, ConnectionError):
+                _answer_calls(stream, Program(opened), order.parts, memory)
+        except Exception:
+            log.exception("resource not closed")
 
 
-def _run(
-    call: CallMessage, memory: MemoryLimit, begin: Callable[[], None]
-) -> CallResult:
-    try:
-        function, signature = _handler(call.location, call.job.kind)
+class Program:
+    """What this process runs: handlers, with its resources and middleware.
+
+    Args:
+        opened: What closes the resources.
+    """
+
+    def __init__(self, opened: ExitStack) -> None:
+        self._opened = opened
+        self._values: dict[Any, Any] = {}
+        self._middlewares: list[Middleware] = []
+        self._handlers: dict[Location, tuple[Callable[..., Any], Signature]] = {}
+
+    def prepare(self, parts: ProcessParts) -> None:
+        """Import what is to be imported first, and open the resources."""
+        for module in parts.imports:
+            import_module(module)
+        self._middlewares = [Middleware.of(one.find()) for one in parts.middlewares]
+        for location in parts.resources:
+            resource = Resource.of(location.find())
+            with resource.told("opened"):
+                opening = resource.open(self._values)
+                assert isinstance(opening, AbstractContextManager)  # noqa: S101, it is plain
+                self._values[resource.type] = self._opened.enter_context(opening)
+
+    def run(self, call: CallMessage, begin: Callable[[], None]) -> Any:
+        """Run a handler; what it returns.
+
+        Args:
+            call: What to run.
+            begin: Called when it begins.
+        """
+        function, signature = self._handler(call.location, call.job.kind)
         begin()
         with tracing.continued(call.trace):
-            arguments = signature.bind(call.job.payload_text, call.job)
+            arguments = signature.bind(call.job.payload_text, call.job, self._values)
+            handler = functools.partial(function, **arguments)
             try:
-                value = function(**arguments)
+                return around(self._middlewares, [call.job], self._values, handler)()
             finally:
                 forks.leave_if_forked()
-        result = dumps_result(value)
+
+    def _handler(
+        self, location: Location, kind: str
+    ) -> tuple[Callable[..., Any], Signature]:
+        if location not in self._handlers:
+            function = location.find()
+            self._handlers[location] = (
+                function,
+                Signature.of(kind, function, self._values),
+            )
+        return self._handlers[location]
+
+
+def _answer_calls(
+    stream: BufferedRWPair, program: Program, parts: ProcessParts, memory: MemoryLimit
+) -> None:
+    """Answer calls, one after the other, until the socket is closed."""
+    prepared = _tried(functools.partial(program.prepare, parts), memory)
+    begin = functools.partial(_send, stream, None)
+    while True:
+        call: CallMessage = pickle.load(stream)  # noqa: S301, from our own parent
+        answer = prepared._replace(is_spent=True)
+        if prepared.problem is None:
+            answer = _tried(functools.partial(program.run, call, begin), memory)
+        for output in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # closed by a handler
+                output.flush()
+        _send(stream, answer._replace(is_spent=answer.is_spent or memory.is_short))
+
+
+def _tried(work: Callable[[], Any], memory: MemoryLimit) -> CallResult:
+    try:
+        result = dumps_result(work())
     except MemoryError as error:
         return CallResult(problem=memory.exceeded(error), is_spent=True)
     except BaseException as error:  # noqa: BLE001, the worker decides what it means
         return CallResult(problem=report(error))
     return CallResult(result)
-
-
-@functools.cache
-def _handler(location: Location, kind: str) -> tuple[Callable[..., Any], Signature]:
-    if location.setup is not None:
-        import_module(location.setup)
-    function = location.find()
-    return registry.wrapped(function), Signature.of(kind, function)
 
 
 def _send(stream: BufferedRWPair, answer: CallResult | None) -> None:

@@ -21,6 +21,7 @@ from typing import Self
 from pgwake import forks
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.handler_errors import ReportedError
+from pgwake.jobs.location import ProcessParts
 from pgwake.jobs.registry import Handler
 from pgwake.jobs.shortage import given_back
 from pgwake.processes.child import LENGTH, CallMessage, CallResult, ProcessSetup
@@ -45,16 +46,23 @@ class Processes:
     Args:
         settings: After how many jobs one is replaced, and what memory it may use.
         worker: Whose they are.
+        parts: What each has beside its handlers.
         has_own_log: Whether this process's log is the worker's, and so theirs.
     """
 
-    def __init__(self, settings: Settings, worker: str, *, has_own_log: bool) -> None:
+    def __init__(
+        self, settings: Settings, worker: str, parts: ProcessParts, *, has_own_log: bool
+    ) -> None:
         self._order = ProcessSetup(
             sys.path,
             worker,
             settings.dump() if has_own_log else None,
             settings.process_memory,
+            parts,
         )
+        opening = settings.resource_timeout if parts.resources else 0.0
+        self._start_seconds = START_SECONDS + opening
+        self._leave_seconds = LEAVE_SECONDS + opening
         self._max_jobs = settings.process_max_jobs
         self._idle: list[_Process] = []
         self._leaving: set[asyncio.Task[None]] = set()
@@ -108,7 +116,7 @@ class Processes:
             else:
                 process = self._idle.pop()
             try:
-                async with asyncio.timeout(START_SECONDS):
+                async with asyncio.timeout(self._start_seconds):
                     await process.begin(call)
             except _GoneError:
                 death = await process.death()
@@ -117,7 +125,8 @@ class Processes:
             except TimeoutError:
                 await process.kill()
                 raise ReportedError(
-                    f"its handler's module was not imported within {START_SECONDS:g} s",
+                    "its handler's module was not imported, or its resources not"
+                    f" opened, within {self._start_seconds:g} s",
                 ) from None
             except BaseException:
                 await process.kill()
@@ -126,7 +135,7 @@ class Processes:
                 return process
 
     def _retire(self, process: "_Process") -> None:
-        task = asyncio.create_task(process.leave())
+        task = asyncio.create_task(process.leave(self._leave_seconds))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
@@ -237,10 +246,10 @@ class _Process:
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(self._dead)
 
-    async def leave(self) -> None:
+    async def leave(self, seconds: float) -> None:
         """Let it end by itself; kill it when it takes too long."""
         self._writer.close()
-        await asyncio.wait({self._dead}, timeout=LEAVE_SECONDS)
+        await asyncio.wait({self._dead}, timeout=seconds)
         await self.kill()
 
 

@@ -17,7 +17,12 @@ import structlog
 from pgwake import forks
 from pgwake.database.statements.upkeep import CrashCount
 from pgwake.engine.worker import Worker, import_handlers
-from pgwake.errors import EXIT_CONFIG, EXIT_START, ConfigurationError
+from pgwake.errors import (
+    EXIT_CONFIG,
+    EXIT_START,
+    ConfigurationError,
+    ResourceError,
+)
 from pgwake.jobs.registry import registry
 from pgwake.observe import logs
 from pgwake.settings import Settings
@@ -64,6 +69,9 @@ def main() -> NoReturn:
     except ConfigurationError as error:
         log.error("worker can't start", problem=str(error))
         code = EXIT_CONFIG
+    except ResourceError as error:
+        log.exception("worker failed", problem=str(error))
+        code = EXIT_START
     except Exception:
         log.exception("worker failed")
         code = 1

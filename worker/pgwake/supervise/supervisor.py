@@ -96,6 +96,7 @@ class Supervisor:
         self._changed.set()
         settings = self._settings
         seconds = settings.grace + settings.cancel_grace + 2 * settings.query_timeout
+        seconds += settings.resource_timeout
         for child in self._children:
             child.stop(self._stops)
             asyncio.get_running_loop().call_later(seconds, child.send, signal.SIGKILL)
@@ -145,7 +146,7 @@ class Supervisor:
             log.error("process died", pid=child.pid, name=child.name, exit=code)
         may_hold = code != EXIT_CONFIG and (code != 0 or not child.is_waiting)
         if child.is_beating and may_hold:
-            await self._give_back(child, has_died=code != 0)
+            await self._give_back(child, has_died=code not in SAID)
         return code
 
     async def _give_back(self, child: WorkerProcess, *, has_died: bool) -> None:

@@ -29,9 +29,9 @@ class WorkerProcess:
         queues: The queues it works on, once it has told.
         is_quarantine: Whether it works on suspects only.
         is_beating: Whether it has begun to work: its lifeline gives the beat.
-        has_worked: Whether the database has ever fitted: it could start.
-        is_waiting: Whether it has said with its last beat that the database does not
-            fit.
+        has_worked: Whether it could start: once the database fitted, and its resources
+            were open.
+        is_waiting: Whether it has said with its last beat that it is not so.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class WorkerProcess:
     def _read_beats(self) -> None:
         """Read what it tells: a line with its queues, then a dot for each beat.
 
-        A dash for a beat while the database does not fit.
+        A dash for a beat while the database does not fit, or nothing is claimed yet.
         """
         try:
             data = os.read(self._beats, 4096)

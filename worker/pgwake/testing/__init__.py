@@ -8,7 +8,8 @@ It runs PostgreSQL where it is given none, and each test has a database of its o
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -83,11 +84,19 @@ def pgwake_registry() -> Registry:
 
 
 @pytest.fixture
+def pgwake_resources() -> Mapping[Any, Any]:
+    """Override it with values, by type, that handlers get in place of resources."""
+    return {}
+
+
+@pytest.fixture
 def pgwake_jobs(
-    request: pytest.FixtureRequest, pgwake_registry: Registry
+    request: pytest.FixtureRequest,
+    pgwake_registry: Registry,
+    pgwake_resources: Mapping[Any, Any],
 ) -> Iterator[Jobs]:
     """The jobs of the test's database, for a test that is a coroutine; see Jobs."""
-    jobs = _jobs(request, pgwake_registry)
+    jobs = _jobs(request, pgwake_registry, pgwake_resources)
     yield jobs
     if forgotten := jobs.forgotten():
         pytest.fail(
@@ -98,13 +107,17 @@ def pgwake_jobs(
 
 @pytest.fixture
 def pgwake_sync_jobs(
-    request: pytest.FixtureRequest, pgwake_registry: Registry
+    request: pytest.FixtureRequest,
+    pgwake_registry: Registry,
+    pgwake_resources: Mapping[Any, Any],
 ) -> SyncJobs:
     """The jobs of the test's database, for a plain test; see SyncJobs."""
-    return SyncJobs(_jobs(request, pgwake_registry))
+    return SyncJobs(_jobs(request, pgwake_registry, pgwake_resources))
 
 
-def _jobs(request: pytest.FixtureRequest, registry: Registry) -> Jobs:
+def _jobs(
+    request: pytest.FixtureRequest, registry: Registry, resources: Mapping[Any, Any]
+) -> Jobs:
     """Work on the test's database, which is made only if there is use for it.
 
     Who works on a connection of a database that is not ours starts no server.
@@ -112,6 +125,7 @@ def _jobs(request: pytest.FixtureRequest, registry: Registry) -> Jobs:
     jobs = Jobs(
         lambda _: databases.open_session(request.getfixturevalue("pgwake_database")),
         registry,
+        resources,
     )
     if "pgwake_database" in request.fixturenames:
         CallersThread().run(jobs.declare())

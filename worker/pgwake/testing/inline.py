@@ -1,7 +1,7 @@
 """Runs due jobs one after the other in this process, by the worker's own runner."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from pgwake.engine.ends import End, Release, Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.job_services import JobServices
+from pgwake.engine.open_resources import OpenResources
 from pgwake.engine.progress import ProgressReports
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.engine.scheduler import Scheduler
@@ -117,6 +118,7 @@ class InlineRunner:
     Args:
         session: What to work on.
         registry: The handlers.
+        resources: Values in place of resources, by type.
         threads: Where plain functions run; None: in the event loop's.
         raises: Raise what fails an attempt, once its end is written.
     """
@@ -125,11 +127,13 @@ class InlineRunner:
         self,
         session: Session,
         registry: Registry,
+        resources: Mapping[Any, Any],
         threads: Executor | None,
         *,
         raises: bool,
     ) -> None:
         self._session = session
+        self._registry = registry
         self._raises = raises
         reports = ProgressReports(session)
         self._recorder = _Recorder()
@@ -139,8 +143,13 @@ class InlineRunner:
             if isinstance(session, BorrowedSession)
             else JobServices(session.dsn, WORKER, TIMEOUT, 1, self._finisher, reports)
         )
-        self._processes = Processes(Settings.load(), WORKER, has_own_log=False)
-        calls = Calls(threads, self._processes)
+        settings = Settings.load()
+        parts = registry.process_parts
+        self._processes = Processes(settings, WORKER, parts, has_own_log=False)
+        self._resources = OpenResources(settings.resource_timeout, resources)
+        calls = Calls(
+            threads, self._processes, registry.middlewares, self._resources.values
+        )
         self._runner = Runner(registry, self._finisher, calls, self._service, WORKER)
         self._scheduler = Scheduler(session, Metrics([]))
         self._ready_jobs = ReadyJobs("", 1)
@@ -158,6 +167,7 @@ class InlineRunner:
                 stack.enter_context(default_queue(Queue(self._session.adapter)))
             else:
                 await stack.enter_async_context(worker_default(self._session.dsn))
+            await stack.enter_async_context(self._resources)
             stack.callback(self._service.close)
             stack.push_async_callback(self._processes.close)
             stack.push_async_callback(self._runner.close, 1.0)
@@ -171,6 +181,9 @@ class InlineRunner:
                         f" all the same: the last were of {kinds}. Do they enqueue each"
                         " other without end? If not: run_due(limit=...)"
                     )
+                handler = self._registry.get(job.kind)
+                needed = handler and self._registry.needed_by(handler)
+                await self._resources.open(needed or ())
                 runs.append(await self._run(job))
         return runs
 

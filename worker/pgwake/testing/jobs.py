@@ -52,20 +52,30 @@ class Jobs:
         open_session: Opens what to work on, for each call; given where to call what
             blocks.
         registry: The handlers.
+        resources: Values that handlers get in place of resources, by type.
     """
 
     def __init__(
-        self, open_session: Callable[[Executor | None], Session], registry: Registry
+        self,
+        open_session: Callable[[Executor | None], Session],
+        registry: Registry,
+        resources: Mapping[Any, Any] = {},
     ) -> None:
         self.threads: Executor | None = None  # the event loop's
         self.calls: list[tuple[str, Coroutine[Any, Any, Any]]] = []
         self._open_session = open_session
         self._registry = registry
+        self._resources = resources
 
     @classmethod
-    def of(cls, url: str, registry: Registry | None = None) -> "Jobs":
+    def of(
+        cls,
+        url: str,
+        registry: Registry | None = None,
+        resources: Mapping[Any, Any] = {},
+    ) -> "Jobs":
         """Return the jobs of a database; registry: pgwake's own by default."""
-        return cls(lambda _: open_session(url), registry or default_registry)
+        return cls(lambda _: open_session(url), registry or default_registry, resources)
 
     def on(self, connection: object) -> "Jobs":
         """Return the same on a connection of yours, in its open transaction.
@@ -80,7 +90,11 @@ class Jobs:
             InvalidValueError: It is none of these.
         """
         adapter = adapter_of(connection)
-        jobs = Jobs(lambda threads: BorrowedSession(adapter, threads), self._registry)
+        jobs = Jobs(
+            lambda threads: BorrowedSession(adapter, threads),
+            self._registry,
+            self._resources,
+        )
         jobs.calls = self.calls
         return jobs
 
@@ -110,7 +124,9 @@ class Jobs:
         __tracebackhide__ = True
         with closing(self._open_session(self.threads)) as session:
             await session.call(self._declare, is_first=True)
-            runner = InlineRunner(session, self._registry, self.threads, raises=raises)
+            runner = InlineRunner(
+                session, self._registry, self._resources, self.threads, raises=raises
+            )
             return await runner.run(limit)
 
     @_noted
@@ -293,9 +309,14 @@ class SyncJobs:
         self.jobs = jobs
 
     @classmethod
-    def of(cls, url: str, registry: Registry | None = None) -> "SyncJobs":
+    def of(
+        cls,
+        url: str,
+        registry: Registry | None = None,
+        resources: Mapping[Any, Any] = {},
+    ) -> "SyncJobs":
         """Return the jobs of a database; registry: pgwake's own by default."""
-        return cls(Jobs.of(url, registry))
+        return cls(Jobs.of(url, registry, resources))
 
     def on(self, connection: object) -> "SyncJobs":
         """Return the same on a connection of yours, in its open transaction.

@@ -3,13 +3,16 @@
 import asyncio
 import contextvars
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
 from pgwake import forks
 from pgwake.jobs.attempt import Attempt
+from pgwake.jobs.middleware import Middleware, around, around_async
 from pgwake.jobs.registry import Handler
+from pgwake.jobs.resource import Values
+from pgwake.jsontext import loads
 from pgwake.processes.pool import Processes
 
 
@@ -19,11 +22,21 @@ class Calls:
     Args:
         threads: Where plain functions run; one thread a slot. None: the loop's own.
         processes: Where process=True functions run.
+        middlewares: What is around each call, the outermost first.
+        values: What resources gave, by type; more may come.
     """
 
-    def __init__(self, threads: Executor | None, processes: Processes) -> None:
+    def __init__(
+        self,
+        threads: Executor | None,
+        processes: Processes,
+        middlewares: Sequence[Middleware],
+        values: Values,
+    ) -> None:
         self._threads = threads
         self._processes = processes
+        self._middlewares = middlewares
+        self._values = values
         self._is_closing = False
         forks.begin()
 
@@ -33,26 +46,55 @@ class Calls:
 
     def one(self, handler: Handler, job: Attempt) -> Awaitable[Any]:
         """Call a handler with a job; what it returns."""
-        return self._call(handler, handler.signature.bind(job.payload_text, job))
+        arguments = handler.signature.bind(job.payload_text, job, self._values)
+        return self._call(handler, arguments, (job,))
 
     async def apart(
         self, handler: Handler, job: Attempt, began: Callable[[Attempt, Handler], None]
     ) -> str | None:
         """Call a handler in a process; began is called when it begins."""
-        return await self._processes.run(handler, job, began)
+        if not self._middlewares:
+            return await self._processes.run(handler, job, began)
+        middlewares = [one for one in self._middlewares if one.is_async]
+        call = functools.partial(self._processes.run, handler, job, began)
+        result: str | None = await around_async(
+            middlewares, (job,), self._values, call, _read
+        )()
+        return result
 
-    def many(self, handler: Handler, arguments: Mapping[str, Any]) -> Awaitable[Any]:
+    def many(
+        self, handler: Handler, arguments: Mapping[str, Any], jobs: Sequence[Attempt]
+    ) -> Awaitable[Any]:
         """Call a batch handler; what it returns."""
-        return self._call(handler, arguments)
+        given = handler.signature.given(self._values)
+        return self._call(handler, {**arguments, **given}, jobs)
 
-    def _call(self, handler: Handler, arguments: Mapping[str, Any]) -> Awaitable[Any]:
+    def _call(
+        self, handler: Handler, arguments: Mapping[str, Any], jobs: Sequence[Attempt]
+    ) -> Awaitable[Any]:
+        if self._middlewares:
+            return self._call_around(handler, arguments, jobs)
         # No coroutine of ours around an async handler's: each costs every job time.
         if handler.is_async:
             returned: Awaitable[Any] = handler.function(**arguments)
             return returned
-        return self._in_thread(handler, arguments)
+        return self._in_thread(handler.function, arguments)
 
-    async def _in_thread(self, handler: Handler, arguments: Mapping[str, Any]) -> Any:
+    def _call_around(
+        self, handler: Handler, arguments: Mapping[str, Any], jobs: Sequence[Attempt]
+    ) -> Awaitable[Any]:
+        call = functools.partial(handler.function, **arguments)
+        middlewares = self._middlewares
+        if not handler.is_async:
+            plain = [one for one in middlewares if not one.is_async]
+            inner = around(plain, jobs, self._values, call)
+            call = functools.partial(self._in_thread, inner, {})
+            middlewares = [one for one in middlewares if one.is_async]
+        return around_async(middlewares, jobs, self._values, call, _same)()
+
+    async def _in_thread(
+        self, function: Callable[..., Any], arguments: Mapping[str, Any]
+    ) -> Any:
         """Run a plain function; wait for its thread to the end, whatever happens.
 
         A thread can't be cancelled. As long as it lives the job is held, so that nobody
@@ -62,9 +104,7 @@ class Calls:
         raised: list[BaseException] = []
         future = asyncio.get_running_loop().run_in_executor(
             self._threads,
-            functools.partial(
-                context.run, _in_thread, handler.function, arguments, raised
-            ),
+            functools.partial(context.run, _in_thread, function, arguments, raised),
         )
         while not future.done():
             try:
@@ -93,3 +133,11 @@ def _in_thread(
         raised.append(error)
     finally:
         forks.leave_if_forked()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _read(result: str | None) -> Any:
+    return None if result is None else loads(result)

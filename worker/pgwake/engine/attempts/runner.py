@@ -235,7 +235,7 @@ class Runner:
                 joblog.started(job)
         ends: Sequence[BaseException | str | None]
         try:
-            ends = ends_of(await self._calls.many(handler, arguments), jobs)
+            ends = ends_of(await self._calls.many(handler, arguments, jobs), jobs)
         except BaseException as error:
             if self._is_closing:
                 raise

@@ -88,7 +88,7 @@ class Watchdog:
         """Give the supervisor the beat, whatever else happens."""
         while True:
             with suppress(BrokenPipeError, BlockingIOError):
-                os.write(fd, b"." if self._health.misfit is None else b"-")
+                os.write(fd, b"." if self._health.may_work else b"-")
             await asyncio.sleep(BEAT_SECONDS)
 
     def expect_stop(self, seconds: float) -> None:

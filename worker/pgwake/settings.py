@@ -96,8 +96,8 @@ class Settings(BaseSettings):
     )
     resource_timeout: Seconds = Field(
         default=30.0,
-        description="how long all resources of a process may take to open at its "
-        "start, and to close at its end",
+        description="how long each resource may take to open when a process starts, "
+        "and to close when it ends",
     )
     stall_timeout: Seconds | None = Field(
         default=None,

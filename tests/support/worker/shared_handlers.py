@@ -1,13 +1,21 @@
 """Handlers, in a registry of their own, with all that can be shared by them."""
 
+import json
 import os
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 from pgwake import Job, Registry, Retry
 
 registry = Registry()
 events: list[str] = []  # of this process
+
+
+def note(event: str) -> None:
+    """Append a line to the diary."""
+    with Path(os.environ["TEST_DIARY"]).open("a") as file:
+        file.write(json.dumps({"event": event, "pid": os.getpid()}) + "\n")
 
 
 class Pool:

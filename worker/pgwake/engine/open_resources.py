@@ -23,7 +23,7 @@ class OpenResources:
     handlers, and it may have a task group open. Plain ones have a thread of their own.
 
     Args:
-        seconds: How long all of them may take to open, and to close.
+        seconds: How long each may take to open, and to close.
         given: What is there already, by type: these resources are not opened.
 
     Attributes:
@@ -55,7 +55,6 @@ class OpenResources:
         Raises:
             ResourceError: One could not be opened, or took too long.
         """
-        end = asyncio.get_running_loop().time() + self._seconds
         opened = {resource for resource, _ in self._open}
         for resource in resources:
             if resource in opened or resource.type in self._given:
@@ -63,7 +62,7 @@ class OpenResources:
             opening = resource.open(self.values)
             try:
                 value = await self._step(
-                    resource, "opened", partial(self._enter, opening), end, stopping
+                    resource, "opened", partial(self._enter, opening), stopping
                 )
             except ResourceError:
                 if stopping is not None and stopping.is_set():
@@ -79,12 +78,11 @@ class OpenResources:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        end = asyncio.get_running_loop().time() + self._seconds
         problem = None
         while self._open:
             resource, opening = self._open.pop()
             try:
-                await self._step(resource, "closed", partial(self._leave, opening), end)
+                await self._step(resource, "closed", partial(self._leave, opening))
             except ResourceError as raised:
                 log.exception("resource not closed", resource=resource.name)
                 problem = raised
@@ -105,7 +103,6 @@ class OpenResources:
         resource: Resource,
         what: str,
         step: Callable[[], Awaitable[Any]],
-        end: float,
         stopping: asyncio.Event | None = None,
     ) -> Any:
         """Do one step in time; what it gives. In this task, so without wait_for().
@@ -114,7 +111,7 @@ class OpenResources:
             ResourceError: It failed, took too long, or was cut short.
         """
         with resource.told(what):
-            limit = asyncio.timeout_at(end)
+            limit = asyncio.timeout(self._seconds)
             watch = stopping and asyncio.create_task(_cut_short(limit, stopping))
             try:
                 async with limit:

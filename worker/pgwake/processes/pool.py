@@ -60,7 +60,7 @@ class Processes:
             settings.process_memory,
             parts,
         )
-        opening = settings.resource_timeout if parts.resources else 0.0
+        opening = settings.resource_timeout * len(parts.resources)
         self._start_seconds = START_SECONDS + opening
         self._leave_seconds = LEAVE_SECONDS + opening
         self._max_jobs = settings.process_max_jobs

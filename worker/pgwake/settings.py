@@ -6,7 +6,7 @@ import shlex
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     AliasChoices,
@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from typing_extensions import TypedDict, Unpack
 
 from pgwake.address import AddressRule
 from pgwake.database.url import passwords, url_problem
@@ -31,6 +32,48 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], NoDecode]
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,256}")  # what RFC 6750 lets a Bearer have
 Pairs = Annotated[Mapping[str, str], NoDecode]
+
+_Secret: TypeAlias = str | SecretStr
+_Words: TypeAlias = str | Sequence[str]
+_Pairs: TypeAlias = str | Sequence[str] | Mapping[str, str]
+
+
+class Given(TypedDict, total=False):
+    """What Settings() takes, for type checkers: text, where it reads that."""
+
+    database_url: _Secret | None
+    listen_url: _Secret | None
+    environment: str | None
+    imports: _Words
+    queues: _Words
+    app_version: str
+    processes: int
+    poll_interval: float
+    lease: float | None
+    grace: float
+    cancel_grace: float
+    resource_timeout: float
+    stall_timeout: float | None
+    query_timeout: float
+    transaction_sessions: int
+    http_host: str
+    http_port: int
+    api_token: _Secret | None
+    http_max_body: int
+    log_format: Literal["auto", "human", "json"]
+    log_level: Literal["debug", "info", "warning", "error"]
+    log_jobs_per_second: int
+    tracing: bool
+    http_handlers: _Pairs
+    exec_handlers: _Pairs
+    webhooks: bool
+    signing_secret: _Secret | None
+    http_timeout: float
+    http_redirects: bool
+    http_allow_private: _Words
+    exec_environment: _Words
+    process_max_jobs: int
+    process_memory: int | None
 
 
 class Settings(BaseSettings):
@@ -200,6 +243,10 @@ class Settings(BaseSettings):
         description="MiB that such a process may use, kept by Linux: a job that needs "
         "more fails; by default no limit",
     )
+
+    if TYPE_CHECKING:
+        # Of its own, since pydantic's takes what the fields are: no str for a secret.
+        def __init__(self, **given: Unpack[Given]) -> None: ...
 
     @field_validator("database_url", "listen_url")
     @classmethod

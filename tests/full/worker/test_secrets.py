@@ -108,10 +108,10 @@ async def test_an_error_of_a_producer_does_not_show_its_url(
 def test_what_can_be_printed_holds_no_secret() -> None:
     url = f"postgresql://app:{PASSWORD}@127.0.0.1/x"
     settings = Settings(
-        database_url=url,  # type: ignore[arg-type]
-        listen_url=url,  # type: ignore[arg-type]
-        api_token=TOKEN,  # type: ignore[arg-type]
-        signing_secret=SIGNING,  # type: ignore[arg-type]
+        database_url=url,
+        listen_url=url,
+        api_token=TOKEN,
+        signing_secret=SIGNING,
         http_handlers={"a": f"http://app:{PASSWORD}@127.0.0.1/"},
         exec_handlers={"a": f"curl -u app:{PASSWORD}"},
     )

@@ -1,10 +1,14 @@
-"""Calls as producers write them, for mypy alone: it refuses what is marked, no more.
+"""Code as users write it, for type checkers alone: they refuse what is marked, no more.
 
-Never run. A mark that mypy does not need is an error (`warn_unused_ignores`).
+Never run. A mark that mypy or pyright does not need is an error.
 """
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
 
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import date, timedelta
-from typing import assert_type
+from typing import Any, assert_type
+from uuid import uuid4
 
 import asyncpg
 import psycopg
@@ -14,7 +18,22 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, scoped_session
 
-from pgwake import AsyncQueue, Ended, Job, NewJob, Queue, SyncQueue, default_queue, job
+from pgwake import (
+    AsyncQueue,
+    Ended,
+    Job,
+    NewJob,
+    Queue,
+    Registry,
+    Settings,
+    SyncQueue,
+    Worker,
+    default_queue,
+    injected,
+    job,
+    middleware,
+    resource,
+)
 
 
 @job("mail", queue="mails")
@@ -28,6 +47,96 @@ def report(job: Job, day: date, *, copies: int = 1) -> dict[str, int]:
 
 @job("tidy")
 async def tidy(job: Job) -> None: ...
+
+
+class Pool: ...
+
+
+@resource
+async def pool() -> AsyncGenerator[Pool]:
+    yield Pool()
+
+
+@resource
+@asynccontextmanager
+async def hook(pool: Pool) -> AsyncGenerator[None]:
+    yield
+
+
+@resource
+async def other_hook() -> AsyncIterator[None]:
+    yield
+
+
+@middleware
+def plain(job: Job) -> Iterator[None]:
+    yield
+
+
+@middleware
+async def on_the_loop(jobs: list[Job], pool: Pool) -> AsyncGenerator[None, Any]:
+    result = yield
+    assert_type(result, Any)
+
+
+@job("later")
+def later(order: int, job: Job) -> str:
+    return ""
+
+
+@job("charge")
+async def charge(
+    order: int, note: str = "", *, pool: Pool = injected, job: Job = injected
+) -> str:
+    return ""
+
+
+@job("anything")
+async def anything(value: object, copies: int = 1) -> None: ...
+
+
+@job("untyped")
+async def untyped(value: Any) -> None: ...
+
+
+@job("many", batch=10)
+async def many(jobs: list[Job], orders: list[int], pool: Pool = injected) -> None: ...
+
+
+async def shared() -> None:
+    async with asynccontextmanager(pool)() as opened:  # it is the function it was
+        assert_type(opened, Pool)
+    assert_type(await charge.enqueue(1), int)
+    assert_type(await charge.using(delay=1).enqueue(order=1, note="a"), int)
+    assert_type(await charge(1, pool=Pool(), job=Job.__new__(Job)), str)
+    await charge.enqueue("a")  # type: ignore[arg-type]
+    await charge.enqueue(1, pol=Pool())  # type: ignore[call-arg]
+    later.enqueue_sync(1)
+    later.enqueue_sync(order=1)
+    assert_type(later(1, Job.__new__(Job)), str)
+    await anything.enqueue(1, copies=2)
+    await anything.enqueue(value=1)
+    await untyped.enqueue(value=1)
+    await anything.enqueue(1, "a")  # type: ignore[arg-type]
+    resource(1)  # type: ignore[type-var]
+    middleware(None)  # type: ignore[type-var]
+    job("a", timout=1)  # type: ignore[call-arg]
+    Job.__new__(Job).lease_id = uuid4()  # type: ignore[misc]
+
+
+async def workers() -> None:
+    settings = Settings(
+        database_url="postgresql://",
+        queues="default:5",
+        imports=["jobs"],
+        http_handlers={"a": "http://"},
+        grace=10,
+    )
+    async with Worker(settings, Registry()) as worker:
+        assert_type(worker.queues, dict[str, int])
+    Settings(databas_url="postgresql://")  # type: ignore[call-arg]
+    Settings(processes="many")  # type: ignore[arg-type]
+    Settings(log_level="loud")  # type: ignore[arg-type]
 
 
 async def call() -> None:
@@ -121,7 +230,7 @@ def blocking(
 
 async def completions(job: Job, a: AsyncSession, b: Session) -> None:
     assert_type(await job.complete(a, {"b": 1}), None)
-    job.complete(a)  # type: ignore[unused-awaitable]
+    job.complete(a)  # type: ignore[unused-coroutine]
     job.complete(b)
     job.complete(django_connection, 1)
     job.complete(1)  # type: ignore[call-overload]

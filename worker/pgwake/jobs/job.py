@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
@@ -268,14 +268,16 @@ class Job:
         ).transaction(self, isolation)
 
     @overload
-    def complete(self, target: AsyncTarget, result: Any = None) -> Awaitable[None]: ...
+    def complete(
+        self, target: AsyncTarget, result: Any = None
+    ) -> Coroutine[Any, Any, None]: ...
 
     @overload
     def complete(self, target: SyncTarget, result: Any = None) -> None: ...
 
     def complete(
         self, target: AsyncTarget | SyncTarget, result: Any = None
-    ) -> Awaitable[None] | None:
+    ) -> Coroutine[Any, Any, None] | None:
         """Complete the job in the open transaction of a connection of yours.
 
             with transaction.atomic():  # Django's; or a session of SQLAlchemy's

@@ -3,7 +3,16 @@
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.batch import Batch
@@ -21,16 +30,46 @@ WEBHOOK_QUEUE = "pgwake.webhooks"
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class _TakesAnything(Protocol[P, R_co]):
+    """A function whose first parameter may be anything, and so not only the job."""
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    @overload
+    def __call__(self, first: object, /, *args: Any, **kwargs: Any) -> R_co: ...
+
+
+_TakesJobLater: TypeAlias = (
+    Callable[Concatenate[Any, Job, ...], R]
+    | Callable[Concatenate[Any, Any, Job, ...], R]
+    | Callable[Concatenate[Any, Any, Any, Job, ...], R]
+)
+
+
 class Decorator(Protocol):
-    """Makes a task of a handler: with its parameters, but for the job."""
+    """Makes a task of a handler: with its parameters, but for the job.
+
+    Python's types can leave out the first parameter, and no other: where the job comes
+    later, enqueue() takes anything.
+    """
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # the first that fits is meant
+        self, function: _TakesAnything[P, R], /
+    ) -> Task[P, P, R]: ...
 
     @overload
     def __call__(
         self, function: Callable[Concatenate[Job, P], R], /
     ) -> Task[Concatenate[Job, P], P, R]: ...
+
+    @overload
+    def __call__(self, function: _TakesJobLater[R], /) -> Task[..., ..., R]: ...
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, P, R]: ...

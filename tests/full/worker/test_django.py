@@ -66,6 +66,7 @@ def test_migrate_upgrades_the_schema_before_the_migrations_of_others(
     migrated: str, shop: psycopg.Connection
 ) -> None:
     assert f"Installed pgwake schema {SCHEMA_VERSION}\n" in migrated
+    assert "W001" not in migrated
     assert installed(shop) == SCHEMA_VERSION
     jobs = shop.execute("select kind from pgwake.jobs").fetchall()
     assert jobs == [("stock",)]

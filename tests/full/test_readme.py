@@ -69,7 +69,9 @@ def test_examples_print_what_is_shown(
     (tmp_path / "deploy").symlink_to(CHECKOUT / "deploy")
     for language, text in BLOCK.findall(path.read_text()):
         if language == "python" and text.startswith("# "):
-            (tmp_path / text.split()[1]).write_text(text)
+            name, *where = text.partition("\n")[0].split()[1:]
+            with (tmp_path / name).open("a" if where else "w") as file:
+                file.write(text)
         elif language == "sql":
             run = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", database, "-c", text]
             _run(run, environment, tmp_path)

@@ -11,8 +11,7 @@ from django.utils import timezone
 
 from pgwake.django import PgwakeBackend
 from pgwake.django.models import Job
-from pgwake.jobs.registry import registry
-from pgwake.testing.jobs import Jobs, SyncJobs
+from pgwake.django.testing import sync_jobs
 from shop.jobs import send_receipt
 from shop.models import Order
 from shop.tasks import DeclinedError, charge, misbehave, send_letter
@@ -114,7 +113,7 @@ class TheTasks(TestCase):
 
     def setUp(self) -> None:
         self.order = Order.objects.create(email="ada@example.org")
-        self.jobs = SyncJobs(Jobs(lambda _: None, registry)).on(connection)
+        self.jobs = sync_jobs()
 
     def run_due(self) -> None:
         self.jobs.run_due(raises=False)

@@ -95,10 +95,8 @@ class PgwakeBackend(BaseTaskBackend):
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
-        if wrong := sorted(set(self.options) - {*POLICY, *JOB}):
-            raise ImproperlyConfigured(
-                f"TASKS[{alias!r}]: no option {wrong[0]!r}, use {_listed()}"
-            )
+        if wrong := _wrong(self.options):
+            raise ImproperlyConfigured(f"TASKS[{alias!r}]: {wrong}")
 
     def validate_task(self, task: AnyTask) -> None:
         """Look whether a task can be a job.
@@ -107,9 +105,8 @@ class PgwakeBackend(BaseTaskBackend):
             InvalidTask: It can't.
         """
         super().validate_task(task)
-        for name in _options(task):
-            if name not in POLICY and name not in JOB:
-                raise InvalidTask(f"no option {name!r}, use {_listed()}")
+        if wrong := _wrong(_options(task)):
+            raise InvalidTask(wrong)
         if len(task.module_path.encode()) > NAME_BYTES:
             raise InvalidTask(f"The task's path has more than {NAME_BYTES} bytes.")
 
@@ -181,8 +178,11 @@ def project_backends() -> list[PgwakeBackend]:
     return [one for one in task_backends.all() if isinstance(one, PgwakeBackend)]
 
 
-def _listed() -> str:
-    return ", ".join(sorted((*JOB, *POLICY)))
+def _wrong(options: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the names of options."""
+    known = sorted((*JOB, *POLICY))
+    unknown = sorted(set(options).difference(known))
+    return f"no option {unknown[0]!r}, use {', '.join(known)}" if unknown else None
 
 
 def _options(task: AnyTask) -> Mapping[str, Any]:

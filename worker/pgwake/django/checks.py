@@ -29,15 +29,13 @@ def check_settings(**_: Any) -> list[CheckMessage]:
 
 def check_handlers(**_: Any) -> list[CheckMessage]:
     """E002: a module with handlers can't be imported."""
+    if check_settings():
+        return []  # E001
     try:
         import_handlers()
         for module in worker_settings().imports:
             if module != HANDLERS:  # which sets Django up, as it is
                 import_module(module)
-    except ConfigurationError as error:
-        return [] if check_settings() else [Error(str(error), id="pgwake.E002")]
-    except ConnectionDoesNotExist:
-        return []  # E001
     except Exception as error:  # noqa: BLE001, a user's module
         return [
             Error(

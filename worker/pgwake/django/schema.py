@@ -53,16 +53,15 @@ def migrate_schema(
     connection = connections[using]
     if connection.vendor != "postgresql":
         return  # a system check says so
-    jobs_are_here = alias() == using or (
-        _is_test_database(connection) and _mirrored(alias()) == using
-    )
-    if not jobs_are_here:
+    is_test = _is_test_database(connection)
+    mirrored = connections[alias()].settings_dict["TEST"]["MIRROR"]
+    if alias() != using and not (is_test and mirrored == using):
         return
     before = install(connection)
     after = installed_schema(connection)
     if verbosity >= 1 and before != after and after is not None:
         print(f"Installed pgwake schema {after.version}", file=stdout or sys.stdout)
-    if before is None and _is_test_database(connection):
+    if before is None and is_test:
         _execute(connection, _LET_CLONES_RUN)
 
 
@@ -136,12 +135,6 @@ def _value(connection: BaseDatabaseWrapper, question: str) -> Any:
     with connection.cursor() as cursor:
         cursor.execute(question)
         return cursor.fetchone()[0]
-
-
-def _mirrored(name: str) -> str | None:
-    """Return the alias that another one stands for in tests."""
-    mirrored: str | None = connections[name].settings_dict["TEST"]["MIRROR"]
-    return mirrored
 
 
 def _is_test_database(connection: BaseDatabaseWrapper) -> bool:

@@ -15,14 +15,15 @@ from pgwake.settings import Settings
 from pgwake.supervise.supervisor import supervise
 
 RELOAD = "--autoreload"
-OPTIONS: dict[str, dict[str, Any]] = {
-    "--import": {"dest": "imports", "action": "append", "metavar": "MODULE"},
-    "--queue": {"dest": "queues", "action": "append", "metavar": "QUEUE:SLOTS"},
-    "--processes": {"type": int, "metavar": "N"},
-    "--grace": {"type": float, "metavar": "SECONDS"},
-    "--http-port": {"type": int, "metavar": "PORT"},
-    "--log-format": {"metavar": "auto|human|json"},
-    "--log-level": {"metavar": "LEVEL"},
+# By the setting that each sets.
+OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "imports": ("--import", {"action": "append", "metavar": "MODULE"}),
+    "queues": ("--queue", {"action": "append", "metavar": "QUEUE:SLOTS"}),
+    "processes": ("--processes", {"type": int, "metavar": "N"}),
+    "grace": ("--grace", {"type": float, "metavar": "SECONDS"}),
+    "http_port": ("--http-port", {"type": int, "metavar": "PORT"}),
+    "log_format": ("--log-format", {"metavar": "auto|human|json"}),
+    "log_level": ("--log-level", {"metavar": "LEVEL"}),
 }
 
 
@@ -33,9 +34,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Take what `pgwake run` takes; the rest is in PGWAKE, or in variables."""
-        for flag, how in OPTIONS.items():
-            field = Settings.model_fields[how.get("dest", flag[2:].replace("-", "_"))]
-            parser.add_argument(flag, help=field.description, **how)
+        for name, (flag, how) in OPTIONS.items():
+            told = Settings.model_fields[name].description
+            parser.add_argument(flag, dest=name, help=told, **how)
         parser.add_argument(
             RELOAD,
             action="store_true",
@@ -52,9 +53,8 @@ class Command(BaseCommand):
         if autoreload:
             run_reloading([sys.executable, *(a for a in sys.argv if a != RELOAD)])
             return
-        names = [how.get("dest", f[2:].replace("-", "_")) for f, how in OPTIONS.items()]
         try:
-            settings = worker_settings(**{name: options[name] for name in names})
+            settings = worker_settings(**{name: options[name] for name in OPTIONS})
         except ConfigurationError as error:
             raise CommandError(str(error), returncode=78) from None
         # Where manage.py is: the processes look for the project there.

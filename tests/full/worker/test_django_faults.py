@@ -15,11 +15,11 @@ HANDLERS = ["bill_once", "abill_once", "bill_apart"]
 ORDER = """
 with shop_order as (
   insert into shop_order (email, receipts)
-  select 'ada', 0 from generate_series(1, 20)
+  select 'ada', 0 from generate_series(1, 30)
   returning id
 )
 insert into pgwake.jobs (kind, payload)
-select $1, jsonb_build_object('order', id) from shop_order
+select ($1::text[])[1 + id % 3], jsonb_build_object('order', id) from shop_order
 """
 IS_BILLING = """
 select exists (
@@ -35,8 +35,7 @@ where datname = current_database() and pid <> pg_backend_pid()
 
 async def sell(db: Connection) -> None:
     """Have orders billed, and wait until transactions of handlers are open."""
-    for kind in HANDLERS:
-        await db.execute(ORDER, kind)
+    await db.execute(ORDER, HANDLERS)
     await wait_for(lambda: db.fetchval(IS_BILLING))
 
 
@@ -48,8 +47,10 @@ async def test_a_project_loses_nothing_and_needs_no_restart(
         name = Path(own_database).name
         url = f"postgresql://{OWNER}:owner@{hosts}/{name}?target_session_attrs="
         manage(url + "read-write", "migrate", "shop")
-        words = ("--import", "support.worker.django_handlers", "--processes", "2")
-        async with working(url + "read-write", *words) as worker:
+        words = (
+            "--import support.worker.django_handlers --processes 2 --queue default:4"
+        )
+        async with working(url + "read-write", *words.split()) as worker:
             await worker.started(2)
             old = await connect(own_database)
             await old.execute("delete from pgwake.jobs")  # of the migration's
@@ -65,9 +66,10 @@ async def test_a_project_loses_nothing_and_needs_no_restart(
             await all_ended(new)
             await sell(new)
             await all_ended(new)
+            assert worker.log("attempt failed, will retry")
             assert worker.log("process died", exit=-9)
             assert len(worker.children) == 3
-        count = 4 * 20 * len(HANDLERS)
+        count = 4 * 30
         rows = await new.fetch(
             "select status, kind like 'shop.%' as is_task, count(*)::int"
             " from pgwake.jobs group by 1, 2 order by 2"

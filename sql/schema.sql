@@ -547,9 +547,9 @@ create table if not exists pgwake.jobs_live
   )
   for values in ('waiting', 'pending', 'running')
   with (
-    fillfactor = 50,  -- a claim's new version of a row fits into its page: 9% less WAL, with 1.5 kB of payload 28%
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
-    autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
+    autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0,
+    fillfactor = 40  -- a claim's new version of a row, which is longer, fits into its page
   );
 
 create table if not exists pgwake.jobs_failed

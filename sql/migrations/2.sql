@@ -1,7 +1,7 @@
 -- From schema 1: all tables can be published, workers report their slots, children are
 -- found that nobody would look at, the one text index of the server's collation gets the
--- collation "C", one index tells which queues' jobs concern somebody when they end, and
--- queues can drop the payloads of completed jobs.
+-- collation "C", one index tells which queues' jobs concern somebody when they end,
+-- queues can drop the payloads of completed jobs, and a claimed job stays on its page.
 do $migration$
 begin
   if current_setting('pgwake.installed_version')::int <> 1 then
@@ -22,6 +22,7 @@ begin
   create index queues_ends_idx on pgwake.queues (name)
     where max_running is not null or webhook is not null or status_events <> 'watched' or drop_payloads;
   alter table pgwake.jobs add column is_payload_dropped boolean;
+  alter table pgwake.jobs_live set (fillfactor = 40);
   drop trigger jobs_before_insert on pgwake.jobs;
   create trigger jobs_before_insert
     before insert on pgwake.jobs

@@ -428,7 +428,7 @@ async def test_the_hot_tables_are_vacuumed_by_the_rows_they_leave_dead(
         " where relnamespace = 'pgwake'::regnamespace"
     )
     options = {(table, name): value for table, name, value in rows}
-    assert options["jobs_live", "fillfactor"] == "50"
+    assert options["jobs_live", "fillfactor"] == "40"
     for table in ("jobs_live", "counts", "count_sums"):
         assert float(options[table, "autovacuum_vacuum_scale_factor"]) <= 0.02
         assert int(options[table, "autovacuum_vacuum_threshold"]) <= 5000

@@ -69,3 +69,16 @@ async def test_an_ended_job_is_as_small_as_a_live_one_without_another_try(
         " where relid not in ('pgwake.jobs'::regclass, 'pgwake.jobs_live'::regclass))"
     )
     assert tried == []
+
+
+async def test_a_claimed_row_which_is_longer_stays_on_its_page(
+    db: Connection,
+) -> None:
+    await db.execute(
+        "insert into pgwake.jobs (kind, payload)"
+        " select 'send_email', '{\"number\": 1}' from generate_series(1, 500)"
+    )
+    pages = "select id, (ctid::text::point)[0] from pgwake.jobs_live order by id"
+    before = await db.fetch(pages)
+    assert len(await claim(db, 500, worker="worker-7f9c4d:12345:abcdefgh")) == 500
+    assert await db.fetch(pages) == before

@@ -23,6 +23,9 @@ async def run(bench: Bench, *, jobs: int = 50_000, repeats: int = 5) -> list[Run
             "10 slots": drain,
             "100 slots": partial(drain, slots=100),
             "2 kB": partial(drain, payload_bytes=2000),
+            "2 kB, dropped": partial(
+                drain, payload_bytes=2000, policy="drop_payloads = true"
+            ),
             "2 processes": partial(drain, processes=2),
             "hand-written loop": partial(drain, REFERENCE),
             "hand-written loop, 2 kB": partial(drain, REFERENCE, payload_bytes=2000),

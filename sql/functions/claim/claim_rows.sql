@@ -133,22 +133,11 @@ begin
   end if;
 
   -- The bands of what never crashed, each found when the one before has not been enough.
-  with recursive bands as (
-    select -102 as band
-    union all
-    select (
-      select least(j.crash_count, 2) * 201 - j.priority
-      from pgwake.jobs_live as j
-      where j.queue = claim_rows.queue and j.status = 'pending'
-        and least(j.crash_count, 2) * 201 - j.priority > b.band
-        and least(j.crash_count, 2) * 201 - j.priority < 101
-      order by least(j.crash_count, 2) * 201 - j.priority
-      limit 1)
-    from bands as b
-    where b.band is not null
+  with bands as materialized (
+    select b.band from pgwake.live_bands(claim_rows.queue, 101) as b(band)
   )
   select l.*, case when cardinality(l.ids) < v_count then array(
-    select b.band from bands as b where b.band > -102) end as bands
+    select b.band from bands as b) end as bands
   into v_policy
   from (
     select p.*, case when p.is_plain then array(
@@ -163,7 +152,6 @@ begin
         limit v_count
         for update skip locked
       ) as due
-      where b.band > -102
       limit v_count) end as ids
     from (
       select r.*,

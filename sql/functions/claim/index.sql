@@ -5,6 +5,7 @@
 \ir session_cursors.sql
 \ir check_claim_arguments.sql
 \ir next_resume_point.sql
+\ir live_bands.sql
 \ir lock_due_jobs.sql
 \ir newest_left_out.sql
 \ir claim_rows.sql

@@ -15,22 +15,8 @@ set jit = off
 as $$
 begin
   return (
-    with recursive bands as (
-      select -102 as band
-      union all
-      select (
-        select least(j.crash_count, 2) * 201 - j.priority
-        from pgwake.jobs_live as j
-        where j.queue = newest_left_out.queue and j.status = 'pending'
-          and least(j.crash_count, 2) * 201 - j.priority > b.band
-          and least(j.crash_count, 2) * 201 - j.priority < 302
-        order by least(j.crash_count, 2) * 201 - j.priority
-        limit 1)
-      from bands as b
-      where b.band is not null
-    )
     select newest.id
-    from bands as b
+    from pgwake.live_bands(newest_left_out.queue, 302) as b(band)
     cross join lateral (
       select j.id, j.run_at
       from pgwake.jobs_live as j

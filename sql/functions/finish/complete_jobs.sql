@@ -60,7 +60,7 @@ begin
       delete from pgwake.jobs_live as j
       using unnest(complete_jobs.job_ids, complete_jobs.lease_ids, complete_jobs.results) as u(id, lease_id, result)
       where j.id = any (complete_jobs.job_ids) and u.id = j.id and (u.lease_id = j.lease_id) is true
-      returning j.*, u.result as new_result
+      returning j.*, u.result as new_result, j.queue = any ((select s.dropping from special as s)::text[]) as drops
     ),
     kept as (
       insert into pgwake.jobs_finished
@@ -69,11 +69,11 @@ begin
          crash_count, bounce_count, cancel_requested_at, created_at, started_at,
          finished_at, finished_slot, result, errors, is_payload_dropped)
       select d.id, d.queue, d.kind, 'completed', d.priority, d.run_at, d.attempt, d.max_attempts,
-        case when d.queue = any ((select s.dropping from special as s)::text[]) then '{}' else d.payload end,
+        case when d.drops then '{}' else d.payload end,
         d.metadata, d.unique_key, d.concurrency_key, d.has_children, d.depends_on, d.on_parent_failure, d.webhook,
         d.progress, d.lease_id, d.claimed_by, d.crash_count, d.bounce_count,
         d.cancel_requested_at, d.created_at, d.started_at, v_now, (select ring.slot from ring), d.new_result, d.errors,
-        case when d.queue = any ((select s.dropping from special as s)::text[]) then true end
+        nullif(d.drops, false)
       from done as d
       returning id, queue, kind, run_at, started_at, concurrency_key, has_children, webhook
     ),

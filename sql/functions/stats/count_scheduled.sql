@@ -5,8 +5,11 @@
 -- Counts index entries from now on, at most 10,001: what is due later lies behind all
 -- that claims leave dead. Only if there are more it counts those that are due, as far,
 -- and only if there are more of these too it estimates, by what a hundred pages spread
--- over the table hold. Steps through the priority bands in use, as a claim does. Rides
--- jobs_claim_idx.
+-- over the table hold. Rides jobs_claim_idx.
+--
+-- Without the priority bands' expression the index alone answers, at a tenth of the
+-- cost: PostgreSQL 18 skips from band to band there. Before, it reads all entries of the
+-- queue, so a longer queue's bands are stepped through, as by a claim.
 --
 -- Where the setting pgwake.exact_rows says how far to count, all queues share what the
 -- pages hold, since it is kept for the transaction: pgwake.later_share.
@@ -28,6 +31,8 @@ as $$
 declare
   v_bound constant int := coalesce(nullif(current_setting('pgwake.exact_rows', true), '')::int, 10000) + 1;
   v_is_shared constant boolean := current_setting('pgwake.exact_rows', true) <> '';
+  v_is_skipped constant boolean :=
+    count_scheduled.pending_rows <= 2 * v_bound or current_setting('server_version_num')::int >= 180000;
   v_now timestamptz := pgwake.now();
   v_bands int[] := '{}';  -- see jobs_claim_idx
   v_band int := -101;
@@ -50,7 +55,7 @@ begin
     exit when not found;
     v_bands := v_bands || v_band;
     oldest_run_at := least(oldest_run_at, v_run_at);
-    continue when scheduled_rows >= v_bound;
+    continue when v_is_skipped or scheduled_rows >= v_bound;
     select count(*) into v_count
     from (
       select from pgwake.jobs_live as j
@@ -60,11 +65,28 @@ begin
     ) as c;
     scheduled_rows := scheduled_rows + v_count;
   end loop;
+  if v_is_skipped then
+    select count(*) into scheduled_rows
+    from (
+      select from pgwake.jobs_live as j
+      where j.queue = count_scheduled.queue and j.status = 'pending' and j.run_at > v_now
+      limit v_bound
+    ) as c;
+  end if;
   oldest_run_at := case when oldest_run_at <= v_now then oldest_run_at end;
   if scheduled_rows < v_bound then
     return;
   end if;
 
+  if v_is_skipped then
+    v_bands := '{}';
+    select count(*) into v_due_rows
+    from (
+      select from pgwake.jobs_live as j
+      where j.queue = count_scheduled.queue and j.status = 'pending' and j.run_at <= v_now
+      limit v_bound
+    ) as c;
+  end if;
   foreach v_band in array v_bands loop
     exit when v_due_rows >= v_bound;
     select count(*) into v_count

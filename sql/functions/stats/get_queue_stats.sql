@@ -8,7 +8,9 @@
 --
 -- All is exact, but for one thing: of a queue with more than 10,000 jobs due and more
 -- than 10,000 not yet due the sum of both is exact and the division is estimated, and
--- is_estimate says so.
+-- is_estimate says so. Asked of all queues, where these are more than 25 and have more
+-- than 500,000 pending jobs, it is estimated from 250,000 divided by the queues on, at
+-- least 20: asked of one queue it is exact as ever.
 --
 -- Counts no jobs: every statement that inserts, claims or ends some writes down how
 -- many rows came and went by it, in its own transaction; the sum of these counts is

@@ -1,5 +1,9 @@
 -- The rows of get_queue_stats, in PL/pgSQL, so that they are not planned anew at each
 -- call before PostgreSQL 18; there no parameter can have the name of a column. Internal.
+--
+-- Of all queues, where many jobs are pending, count_scheduled counts less far: at most
+-- 250,000 entries of what is due and as many of what is not, unless the caller has said
+-- (pgwake.exact_rows). By the last fold's sums: near enough, and read in 5 ms.
 create or replace function pgwake.sum_counts(of_queue text)
 returns table (
   queue text,
@@ -27,7 +31,16 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := pgwake.now();
+  v_is_bounded boolean := false;
 begin
+  if sum_counts.of_queue is null and coalesce(current_setting('pgwake.exact_rows', true), '') = '' then
+    select true, set_config('pgwake.exact_rows', greatest(250000 / count(distinct s.queue), 20)::text, true)
+    into v_is_bounded
+    from pgwake.count_sums as s
+    where s.fold = (select max(f.id) from pgwake.count_folds as f)
+    having count(distinct s.queue) > 25 and sum(s.live_rows - s.waiting_rows - s.running_rows) > 500000;
+  end if;
+
   return query
   with summed as materialized (
     select r.queue, sum(r.enqueued) as enqueued, sum(r.completed) as completed, sum(r.failed) as failed,
@@ -69,6 +82,9 @@ begin
   -- strict: not called for null
   left join lateral pgwake.count_scheduled(s.queue, nullif(greatest(s.pending_rows, 0), 0)) as p on true
   order by 1;
+  if v_is_bounded then
+    perform set_config('pgwake.exact_rows', '', true), set_config('pgwake.later_share', '', true);
+  end if;
 end
 $$;
 

@@ -238,6 +238,30 @@ async def test_only_where_both_parts_are_large_their_division_is_estimated(
     assert min(counts) > 10 or not row["is_estimate"]
 
 
+async def test_of_many_queues_with_many_jobs_less_is_counted_before_it_is_estimated(
+    db: Connection,
+) -> None:
+    await db.execute(
+        "insert into pgwake.jobs_live (kind, run_at)"
+        " select 'a', now() + case when n % 2 = 0 then interval '1 h' else '0' end"
+        " from generate_series(1, 4000) as n"
+    )
+    await db.execute(
+        "insert into pgwake.counts (queue, at, live_rows)"
+        " select 'q' || n, now(), 10000 from generate_series(1, 149) as n"
+        " union all select 'default', now(), 4000"
+    )
+    assert not any(row["is_estimate"] for row in await rows(db, "get_queue_stats"))
+    await call(db, "fold_counts")
+
+    of_all = {row["queue"]: row for row in await rows(db, "get_queue_stats")}
+    counts = [of_all["default"][f"{name}_count"] for name in ("pending", "scheduled")]
+    assert (of_all["default"]["is_estimate"], sum(counts)) == (True, 4000)
+    (row,) = await rows(db, "get_queue_stats", queue="default")
+    assert (row["pending_count"], row["scheduled_count"]) == (2000, 2000)
+    assert not row["is_estimate"]
+
+
 async def buffers(db: Connection) -> int:
     await rows(db, "get_queue_stats")  # what the catalogs cost, once
     plan = await db.fetchval(BUFFERS + "pgwake.get_queue_stats()")
@@ -255,6 +279,22 @@ async def test_many_jobs_cost_as_much_as_a_hundred(db: Connection, many: int) ->
     assert await buffers(db) <= few + 10
     (row,) = await rows(db, "get_queue_stats")
     assert (row["pending_count"], row["is_estimate"]) == (many + 100, False)
+
+
+@pytest.mark.own_database
+async def test_jobs_that_are_not_due_are_counted_without_their_rows(
+    db: Connection,
+) -> None:
+    await db.execute(
+        "insert into pgwake.jobs (kind, run_at)"  # neighbours of the index far apart
+        " select 'a', now() + interval '1 h' + n * 7919 % 5000 * interval '1 s'"
+        " from generate_series(1, 5000) as n"
+    )
+    await db.execute("vacuum pgwake.jobs_live")
+
+    assert await buffers(db) < 1000
+    (row,) = await rows(db, "get_queue_stats")
+    assert row["scheduled_count"] == 5000
 
 
 @pytest.mark.own_database

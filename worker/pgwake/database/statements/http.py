@@ -84,7 +84,9 @@ with page as (
 )
 select json_build_object(
   'count', (
-    select coalesce(sum(s.running_count), 0) from pgwake.get_queue_stats($1) as s
+    select coalesce(greatest(sum(r.running_rows), 0), 0)
+    from pgwake.count_rows as r
+    where $1::text is null or r.queue = $1
   ),
   'tasks', coalesce(
     (select json_agg(p order by p.started_at, p.id) from page as p), '[]')

@@ -127,6 +127,14 @@ async def test_several_queues_have_a_total_and_none_is_said(
     last = (await pgwake("stats")).output.splitlines()[-1]
     assert last.split()[:3] == ["total", "1,502", "0"]
 
+    await connection.execute(
+        "insert into pgwake.jobs (queue, kind, run_at)"
+        " select 'a', 'noop', now() + n % 2 * interval '1 h'"
+        " from generate_series(1, 20002) as n"
+    )
+    a, b, *_ = (await pgwake("stats")).output.splitlines()[1:]
+    assert (a.count("≈"), b.count("≈")) == (2, 0)
+
 
 @pytest.mark.parametrize(
     ("flags", "start"), [(["--json"], b'[{"queue":"default"'), ([], b"queue")]

@@ -362,6 +362,9 @@ def _stats_table(rows: list[Row]) -> FittingTable:
     idle = [n for n in ("waiting", "scheduled") if not shown[-1][n]]
     for row in shown:
         row.update({n: f"{row[n]:,}" for n in (*counts, "completed")})
+    for row, found in zip(shown, rows, strict=False):  # not the total
+        if found["is_estimate"]:
+            row.update({n: f"≈{row[n]}" for n in ("pending", "scheduled")})
     spare = (*idle, "run ms", "queued ms", "oldest", "waiting", "scheduled")
     return FittingTable(shown, right=[*shown[0]][1:], spare=spare)
 

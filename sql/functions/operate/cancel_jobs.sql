@@ -12,7 +12,7 @@
 -- dry_run answers what would be done, and does nothing.
 --
 -- Raises PW003 for no filter, an unknown status, or max_jobs not from 1 to 1,000,000.
--- Waits for whoever has a job locked; locks in id order. Reads all of jobs_live.
+-- Waits for whoever has a job locked; locks in id order. What it reads: choose_jobs.
 create or replace function pgwake.cancel_jobs(
   queue text default null,
   kind text default null,

@@ -27,7 +27,7 @@
 -- All or none: raises PW003 for arguments that can't be meant and for a payload that is
 -- too large or that its kind does not take; class 22 where a field is of another type;
 -- the named checks (23514). Waits for whoever has a job locked; locks in id order, to
--- the end of the transaction. Rides jobs_live_pkey; by filters it reads all of jobs_live.
+-- the end of the transaction. Rides jobs_live_pkey; what filters read: choose_jobs.
 create or replace function pgwake.update_jobs(
   changes jsonb,
   job_ids bigint[] default null,

@@ -173,3 +173,38 @@ async def test_a_queue_without_keys_pays_three_buffers_for_them(db: Connection) 
     assert await call(db, "flag_missed_keys") == 0
     (job,) = await claim(db)
     await call(db, "complete_jobs", **pairs(job))
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"concurrency_key": "7"},
+        {"concurrency_key": "7", "queue": "default"},
+        {"queue": "none"},
+    ],
+    ids=repr,
+)
+async def test_few_jobs_of_a_key_or_a_queue_are_cancelled_without_reading_the_others(
+    explained: Explained, chosen: dict[str, str]
+) -> None:
+    assert await buffers(explained.connection, "cancel_jobs", **chosen) < 600
+
+
+async def test_who_cancels_by_kind_alone_is_told_that_all_live_jobs_are_read(
+    keys_at: str,
+) -> None:
+    db = await asyncpg.connect(keys_at)
+    said: list[str] = []
+    db.add_log_listener(lambda _, message: said.append(str(message)))
+    transaction = db.transaction()
+    await transaction.start()
+    await db.execute(
+        "update pg_class set reltuples = 2e6 where oid = 'pgwake.jobs_live'::regclass"
+    )
+    await call(db, "cancel_jobs", kind="none", queue="none")
+    assert not said
+    await call(db, "cancel_jobs", kind="none")
+    await transaction.rollback()
+    await db.close()
+    (message,) = said
+    assert "cancel_jobs reads all live jobs, about 2000000" in message

@@ -13,7 +13,7 @@ import structlog
 from pgwake import worker_names
 from pgwake.database.connection import Connection, backoff, describe, is_pooled
 from pgwake.database.session import Session
-from pgwake.database.statements.claim import leases_of, seconds_to_suspect
+from pgwake.database.statements.claim import leases_of, next_suspect
 from pgwake.database.statements.finish import release_jobs
 from pgwake.database.statements.upkeep import (
     CrashCount,
@@ -39,7 +39,10 @@ GIVE_BACK_SECONDS = 30.0
 # long; what is left then lives in a process that a handler has forked.
 SESSIONS_SECONDS = 1.0
 LAST_SECONDS = 5.0  # that it may take once the supervisor is to stop
-SUSPECTS_POLL_SECONDS = 5.0
+# Between looks for suspects. A supervisor hears of its processes' crashes at once, so
+# with many workers it looks less often: all together about twice a second.
+SUSPECTS_POLL_SECONDS, MAX_SUSPECTS_POLL_SECONDS = 5.0, 30.0
+SUSPECTS_SHARE_SECONDS = 0.5  # for each live worker
 
 
 def supervise(settings: Settings) -> int:
@@ -71,6 +74,7 @@ class Supervisor:
         # What crashed and is not yet counted by anybody, and whether its claims are: a
         # quarantine shows no metrics of its own.
         self._crashed: list[tuple[CrashCount, bool]] = []
+        self._workers = 1  # live in the database, at the last look for suspects
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()  # a crash, or the stop
         self._exit_code = 0
@@ -217,7 +221,8 @@ class Supervisor:
                 if code:
                     await pause(self._stopping, backoff(failures, MAX_BACKOFF))
             else:
-                wait = SUSPECTS_POLL_SECONDS
+                share = self._workers * SUSPECTS_SHARE_SECONDS
+                wait = min(max(SUSPECTS_POLL_SECONDS, share), MAX_SUSPECTS_POLL_SECONDS)
                 await pause(self._changed, min(wait, seconds or wait))
 
     async def _seconds_to_suspect(self) -> float | None:
@@ -229,15 +234,17 @@ class Supervisor:
         if not queues or any(child.is_waiting for child in self._children):
             return None
         question = asyncio.ensure_future(
-            self._session.call(lambda c: seconds_to_suspect(c, sorted(queues)))
+            self._session.call(lambda c: next_suspect(c, sorted(queues)))
         )
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait({question, stopped}, return_when="FIRST_COMPLETED")
-            return question.result() if question.done() else None
+            if question.done():
+                seconds, self._workers = question.result()
+                return seconds
         except asyncpg.PostgresError as error:
             log.error("look for suspects refused", error=describe(error))
-            return None
         finally:
             question.cancel()
             stopped.cancel()
+        return None

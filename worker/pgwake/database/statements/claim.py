@@ -29,9 +29,9 @@ where j.status = 'running' and j.claimed_by = $1
 order by j.id
 """
 _NEXT_SUSPECT_AT = """
-select extract(epoch from s.at - pgwake.now())::float8
+select extract(epoch from s.at - pgwake.now())::float8,
+  (select count(*) from pgwake.workers as w where pgwake.is_live(w.seen_at))
 from pgwake.next_suspect_run_at($1) as s(at)
-where s.at is not null
 """
 _NEXT_RUN_AT = "select pgwake.next_run_at($1)"
 
@@ -97,8 +97,16 @@ async def seconds_to_suspect(
     connection: Connection, queues: Sequence[str]
 ) -> float | None:
     """Seconds until a suspect of these queues is due (negative: since); or None."""
-    seconds: float | None = await connection.fetchval(_NEXT_SUSPECT_AT, queues)
+    seconds, _ = await next_suspect(connection, queues)
     return seconds
+
+
+async def next_suspect(
+    connection: Connection, queues: Sequence[str]
+) -> tuple[float | None, int]:
+    """As seconds_to_suspect; and how many workers are live."""
+    (row,) = await connection.fetch(_NEXT_SUSPECT_AT, queues)
+    return row[0], row[1]
 
 
 async def next_run_at(connection: Connection, queue: str) -> datetime | None:

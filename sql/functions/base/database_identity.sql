@@ -11,7 +11,7 @@ declare
   v_server text := '-';
 begin
   if has_function_privilege('pg_control_system()', 'execute') then
-    select c.system_identifier into v_server from pg_control_system() as c;
+    v_server := (pg_control_system()).system_identifier;
   end if;
   return v_server || ':' || (select d.oid from pg_database as d where d.datname = current_database());
 end

@@ -13,7 +13,7 @@ begin
   if current_setting('pgwake.adopted', true) = pg_backend_pid()::text then
     return true;
   end if;
-  if (select a.is_copy from pgwake.get_adoption() as a) then
+  if (select i.identity <> pgwake.database_identity() from pgwake.installation as i) then  -- as get_adoption()
     return false;
   end if;
   perform set_config('pgwake.adopted', pg_backend_pid()::text, false);

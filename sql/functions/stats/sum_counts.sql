@@ -34,7 +34,7 @@ declare
   v_is_bounded boolean := false;
 begin
   if sum_counts.of_queue is null and coalesce(current_setting('pgwake.exact_rows', true), '') = '' then
-    select true, set_config('pgwake.exact_rows', greatest(250000 / count(distinct s.queue), 20)::text, true)
+    select set_config('pgwake.exact_rows', greatest(250000 / count(distinct s.queue), 20)::text, true) is not null
     into v_is_bounded
     from pgwake.count_sums as s
     where s.fold = (select max(f.id) from pgwake.count_folds as f)

@@ -207,4 +207,4 @@ async def test_who_cancels_by_kind_alone_is_told_that_all_live_jobs_are_read(
     await transaction.rollback()
     await db.close()
     (message,) = said
-    assert "cancel_jobs reads all live jobs, about 2000000" in message
+    assert "all live jobs are read, about 2000000" in message

@@ -21,6 +21,7 @@ from . import (
     claims,
     delayed,
     drain,
+    idle,
     inserts,
     metrics,
     parts,
@@ -38,7 +39,7 @@ MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(drain, wakeup, steady, snapshot, inserts, delayed),
-        *(claims, stats, metrics, scale, parts, storage),
+        *(claims, idle, stats, metrics, scale, parts, storage),
     )
 }
 # Fifty worker processes have five sessions each.

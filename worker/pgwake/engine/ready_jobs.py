@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import monotonic
 
 from pgwake.jobs.attempt import Attempt
@@ -47,7 +47,13 @@ class ReadyJobs:
     Args:
         queue: The queue's name.
         slots: How many jobs run at once.
+
+    Attributes:
+        open_slot: Starts a slot: when it is needed, since most queues of a process that
+            has a thousand never need more than one. The runner sets it.
     """
+
+    open_slot: Callable[[], None]
 
     def __init__(self, queue: str, slots: int) -> None:
         self.queue = queue
@@ -62,6 +68,7 @@ class ReadyJobs:
         self.jobs: deque[Attempt] = deque()
         self.room = asyncio.Event()
         self.room.set()
+        self._opened = 0  # slots
         self._idle: deque[asyncio.Future[None]] = deque()
         self._open_batches: dict[str, OpenBatch] = {}  # by kind
         self._closed = False
@@ -91,8 +98,13 @@ class ReadyJobs:
                 self.jobs.appendleft(job)
             else:
                 self.jobs.append(job)
-        for _ in range(min(len(self._idle), len(self.jobs))):
-            self._wake_one()
+        for _ in range(len(self.jobs)):
+            if self._wake_one():
+                continue
+            if self._opened == self.slots:
+                break
+            self._opened += 1
+            self.open_slot()
 
     def take(self) -> Attempt | None:
         """Take a job, if one is ready. Release the slot after it."""
@@ -174,12 +186,14 @@ class ReadyJobs:
         while self._idle:
             self._wake_one()
 
-    def _wake_one(self) -> None:
+    def _wake_one(self) -> bool:
+        """Wake a slot that waits for a job, if there is one."""
         while self._idle:
             waiter = self._idle.popleft()
             if not waiter.done():  # its slot may be gone
                 waiter.set_result(None)
-                return
+                return True
+        return False
 
 
 def _emptied(jobs: deque[Attempt]) -> list[Attempt]:

@@ -68,9 +68,8 @@ class Runner:
         self._is_closing = False
 
     def open(self, ready_jobs: ReadyJobs) -> None:
-        """Start the slots of a queue; they end when it is closed."""
-        for _ in range(ready_jobs.slots):
-            self._open_slot(ready_jobs)
+        """Let a queue start its slots; they end when it is closed."""
+        ready_jobs.open_slot = functools.partial(self._open_slot, ready_jobs)
 
     def _open_slot(self, ready_jobs: ReadyJobs) -> None:
         slot = asyncio.create_task(self._slot(ready_jobs))

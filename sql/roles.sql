@@ -147,6 +147,7 @@ grant execute on function
   pgwake.maintain,
   pgwake.mute,
   pgwake.next_run_at,
+  pgwake.next_run_ats,
   pgwake.next_suspect_run_at,
   pgwake.note_schedule_problem,
   pgwake.notify_lock_key,

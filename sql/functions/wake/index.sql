@@ -9,3 +9,4 @@
 \ir unpark.sql
 \ir open_writers.sql
 \ir next_run_at.sql
+\ir next_run_ats.sql

@@ -145,6 +145,10 @@ SIGNATURES = {
     "merge_patch": "target jsonb, patch jsonb -> jsonb",
     "mute": "queue text -> boolean",
     "next_run_at": "queue text -> timestamp with time zone",
+    "next_run_ats": (
+        "queues text[] -> TABLE(queue text, run_at timestamp with time zone, seconds"
+        " double precision)"
+    ),
     "next_suspect_run_at": "queues text[] -> timestamp with time zone",
     "note_schedule_problem": "name text, version text, problem text -> boolean",
     "now": "-> timestamp with time zone",

@@ -1,11 +1,11 @@
-"""next_run_at and next_suspect_run_at: how long a consumer may sleep."""
+"""next_run_at, next_run_ats and next_suspect_run_at: how long a consumer may sleep."""
 
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from support import Connection
+from support import PATIENCE, Connection
 from support.sql.helpers import (
     call,
     claim,
@@ -13,6 +13,8 @@ from support.sql.helpers import (
     job,
     job_in,
     pair,
+    refused,
+    rows,
     set_queue,
 )
 
@@ -87,6 +89,32 @@ async def test_a_job_that_crashed_once_counts(
     await due_in(db, 2, crash_count=second)
 
     assert await next_run_at(db) == earliest
+
+
+async def test_many_queues_are_looked_at_together(db: Connection) -> None:
+    """A row for those that have pending jobs, or such whose key may have room."""
+    due = await due_in(db, -1, queue="due")
+    later = await due_in(db, 1, queue="later", priority=7)
+    await insert(db, queue="suspect", crash_count=2)
+    keyed = {"queue": "keyed", "concurrency_key": "k"}
+    await insert(db, **keyed)
+    await insert(db, **keyed)
+    (held,) = await claim(db, queue="keyed")
+    await call(db, "complete_job", **pair(held))
+    await job_in(db, "running", queue="busy")
+
+    async def look(*queues: str) -> dict[str, datetime | None]:
+        found = await rows(db, "next_run_ats", queues=list(queues))
+        assert all(0 <= row["seconds"] < PATIENCE for row in found)
+        return {row["queue"]: row["run_at"] for row in found}
+
+    found = await look("due", "later", "suspect", "busy", "none")
+    assert found == {"due": due, "later": later}
+    assert await look("keyed") == {"keyed": await next_run_at(db, queue="keyed")}
+    assert await look("keyed") != {"keyed": None}
+    assert await look() == {}
+    with refused("PW003"):
+        await call(db, "next_run_ats", queues=None)
 
 
 async def test_suspects_have_a_time_of_their_own(db: Connection) -> None:

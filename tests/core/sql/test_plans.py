@@ -66,6 +66,7 @@ async def test_claims_ride_an_index(db: Connection) -> None:
     arguments = {"queue": "default", "count": 9, "suspects": True}
     assert await scanned(db, "claim_batch", **arguments) == []
     assert await scanned(db, "next_run_at") == []
+    assert await scanned(db, "next_run_ats", queues=["default", "a"]) == []
     assert await scanned(db, "next_suspect_run_at", queues=["default"]) == []
 
 

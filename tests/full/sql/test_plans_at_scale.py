@@ -75,6 +75,11 @@ CASES = {
         f"next_run_at of {queue}": Case(f"pgwake.next_run_at('{queue}')", {CLAIM}, 100)
         for queue in QUEUES
     },
+    "next_run_ats": Case(
+        f"from pgwake.next_run_ats(string_to_array('{' '.join(QUEUES)}', ' '))",
+        {CLAIM},
+        100,
+    ),
     "next_suspect_run_at": Case(
         f"pgwake.next_suspect_run_at(string_to_array('{' '.join(QUEUES)}', ' '))",
         {CLAIM, LEASE},

@@ -5,7 +5,7 @@ import pytest
 from support import Connect, Connection, wait_for
 from support.sql.helpers import insert
 from support.worker.helpers import embedded, ended
-from support.worker.metrics import Samples, wakeups
+from support.worker.metrics import wakeups
 from support.worker.registries import quick
 
 QUEUES = 40
@@ -30,22 +30,14 @@ async def test_idle_queues_are_polled_together_and_jobs_are_found(
         return await connection.fetchval(CALLS, function) or 0
 
     async with embedded(database, quick(), queues=queues, poll_interval=0.5) as worker:
-        await wait_for(
-            lambda: (
-                Samples(worker.metrics.render()).total("pgwake_claim_seconds") >= QUEUES
-            )
-        )
-        for polls in range(1, 4):
-            job_id = await insert(connection, "quick", queue=f"q{QUEUES - polls}")
-            row = await ended(connection, job_id)
-            assert row["status"] == "completed"
-            assert wakeups(worker, cause="poll") >= polls
+        while wakeups(worker, cause="poll") < 3:  # the first may come before it sleeps
+            job_id = await insert(connection, "quick", queue=f"q{QUEUES - 1}")
+            assert (await ended(connection, job_id))["status"] == "completed"
         await ended(connection, await insert(connection, "quick", queue="q0"))
 
     async def have_told() -> bool:
         return await calls("forget_worker") == 1
 
     await wait_for(have_told)
-    assert await calls("next_run_at") >= 3 * QUEUES
-    # Each queue's first look, and a few at those that have had a job, or a notify lock.
-    assert await calls("claim_batch") < QUEUES + 30
+    # Claims are for those that come before it is a crowd, and for those that have jobs.
+    assert 0 < await calls("claim_rows") < QUEUES

@@ -97,7 +97,7 @@ class Assembly:
         self.database_fit = DatabaseFit(
             self.chores, self.health, settings.environment, stopping
         )
-        self._poll = Poll(self._claims, list(queues), settings.poll_interval)
+        self.poll = Poll(self._claims, len(queues), settings.poll_interval)
         self.claimers = [self._build_claimer(ready) for ready in self.all_ready]
         self.quarantine = Quarantine(
             self.claimers,
@@ -125,6 +125,7 @@ class Assembly:
         self.lifeline = self._build_lifeline(sampler, beat_fd, http_port)
         self.health.heartbeats += [
             *(claimer.heartbeat for claimer in self.claimers),
+            self.poll.heartbeat,
             self.finisher.heartbeat,
             self.upkeep.heartbeat,
         ]
@@ -181,7 +182,7 @@ class Assembly:
             self._claims,
             worker=self._name,
             lease=self._settings.lease,
-            poll=self._poll,
+            poll=self.poll,
             held_jobs=self.held_jobs,
             metrics=self._metrics,
             claim_lock=self.database_fit.lock,

@@ -1,11 +1,9 @@
 """Claims: fills a queue's slots, and sleeps until there is something to claim."""
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
-from math import inf
 from time import monotonic
 
 import asyncpg
@@ -16,7 +14,7 @@ from pgwake.database.session import Session
 from pgwake.database.statements.claim import Claim, claim_rows
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.mailbox import MAX_NOTIFICATIONS, Mailbox, Role, Wish
-from pgwake.engine.poll import Poll
+from pgwake.engine.poll import CROWD, Poll
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.attempt import Attempt
@@ -62,7 +60,7 @@ class Claimer:
         session: A session for claims; queues may share one.
         worker: The name to claim under.
         lease: How long a claim holds; None: the queue's own.
-        poll: What it asks, without having been woken, whether there may be jobs.
+        poll: What wakes it, too, and looks for many claims that wait for their turn.
         held_jobs: The jobs that the process holds.
         metrics: Where to count.
         claim_lock: Held while claiming; whoever holds it keeps all queues from
@@ -147,14 +145,34 @@ class Claimer:
         started = monotonic()
         try:
             self.heartbeat.rest()
-            async with self._claim_lock:
-                claimed = None if self._stopping else await self._claim(count)
-                return claimed and claimed[0]
+            return await self._look_together() or await self._claim_in_turn(count)
         finally:
             self._claim_seconds = seconds = monotonic() - started
             self._usual_seconds += (seconds - self._usual_seconds) / 8
             slow.cancel()
             self.heartbeat.beat()
+
+    async def _look_together(self) -> Claim | None:
+        """With many that look now: what a claim would answer that finds nothing.
+
+        None: only a claim can tell.
+        """
+        if self._poll.waiting <= CROWD:
+            return None
+        queue = self.ready_jobs.queue
+        seconds = await self._poll.seconds_to_next(queue)
+        if seconds is not None and seconds <= 0:
+            return None
+        return Claim(queue, [], seconds, 0.0, self._cursor, self._is_limited)
+
+    async def _claim_in_turn(self, count: int) -> Claim | None:
+        self._poll.waiting += 1
+        try:
+            async with self._claim_lock:
+                claimed = None if self._stopping else await self._claim(count)
+                return claimed and claimed[0]
+        finally:
+            self._poll.waiting -= 1
 
     async def _claim(
         self, count: int, *, suspects: bool = False
@@ -267,7 +285,7 @@ class Claimer:
         self.mailbox.want(Wish.WORK)
         if not self._stopping:
             await asyncio.sleep(REFUSED_SECONDS)
-        await self._sleep(None, was_refused=True)
+        await self._sleep(self._poll.interval)
 
     def _is_busy(self, found: int) -> bool:
         """Whether a nap pays: jobs come so fast, by what the last look has found."""
@@ -296,48 +314,29 @@ class Claimer:
         self._locked_since = self._locked_since or now
         return max(LOCKED_SECONDS, (now - self._locked_since) / 10)
 
-    async def _sleep(
-        self, seconds_to_next: float | None, *, was_refused: bool = False
-    ) -> None:
-        """Sleep until woken, until the next job is due, or until a poll finds one.
+    async def _sleep(self, seconds: float | None) -> None:
+        """Sleep until woken, or for so long.
 
         What was claimed ahead and gets no slot meanwhile is given back.
         """
-        since = monotonic()
-        timer_at = inf if seconds_to_next is None else since + seconds_to_next
-        poll_at = since + self._poll.interval * random.uniform(0.9, 1.1)  # noqa: S311
-        while not self.mailbox.woken.is_set():
-            left = min(timer_at, poll_at) - monotonic()
-            hoards = bool(self.ready_jobs.jobs) and left > HOARD_SECONDS
-            try:
-                async with asyncio.timeout(HOARD_SECONDS if hoards else left):
-                    await self.mailbox.woken.wait()
-            except TimeoutError:
-                if hoards:
-                    await self._give_back()
-                    continue
-                if timer_at <= poll_at:
-                    self._metrics.woken(self.ready_jobs.queue, "timer")
-                    return
-                next_at = None if was_refused else await self._ask_poll(since)
-                if next_at is None:
-                    self._metrics.woken(self.ready_jobs.queue, "poll")
-                    return
-                since, poll_at = monotonic(), next_at
-        self._metrics.woken(self.ready_jobs.queue, self.mailbox.cause)
-
-    async def _ask_poll(self, since: float) -> float | None:
-        """When to poll again; None: there may be jobs. And whether it is on duty."""
-        loop = asyncio.get_running_loop()
-        slow = loop.call_later(self._slow_seconds, self.mailbox.want, Wish.WORK)
-        self.heartbeat.rest()
+        queue, woken = self.ready_jobs.queue, self.mailbox.woken
+        until = None if seconds is None else monotonic() + seconds
+        self._poll.asleep[queue] = self.mailbox
         try:
-            next_at = await self._poll.next_at(self.ready_jobs.queue, since)
+            while not woken.is_set():
+                self.heartbeat.rest()  # it has nothing to do: the poll looks for it
+                left = None if until is None else until - monotonic()
+                can_wait = left is None or left > HOARD_SECONDS
+                hoards = can_wait and bool(self.ready_jobs.jobs)
+                try:
+                    async with asyncio.timeout(HOARD_SECONDS if hoards else left):
+                        await woken.wait()
+                except TimeoutError:
+                    if not hoards:
+                        self._metrics.woken(queue, "timer")
+                        return
+                    await self._give_back()
+            self._metrics.woken(queue, self.mailbox.cause)
         finally:
-            slow.cancel()
+            del self._poll.asleep[queue]
             self.heartbeat.beat()
-        if self.mailbox.role is not Role.ON_DUTY:
-            self.mailbox.ask_anew()
-            if next_at is not None:
-                self.mailbox.want(Wish.NAP)
-        return next_at

@@ -9,8 +9,8 @@ from time import monotonic
 from typing import Literal
 
 # Why to look: a notification, or what happened to the notify lock, or a writer has
-# gone.
-Cause = Literal["notify", "lock"]
+# gone, or the poll has found a job.
+Cause = Literal["notify", "lock", "poll"]
 
 MAX_NOTIFICATIONS = 32  # whose times are kept
 
@@ -82,8 +82,15 @@ class Mailbox:
                 _call(self._locks_loop, self._wished, wish)
 
     def ask_anew(self) -> None:
-        """Have the next wish said in any case: who is on duty may be gone."""
-        self._asked_for = None
+        """Try for the duty again where another process is on it: that may be gone."""
+        if self.role is not Role.ON_DUTY and self._asked_for is Wish.NAP:
+            self._asked_for = None
+            self.want(Wish.NAP)
+
+    def wake(self, cause: Cause) -> None:
+        """Have the claimer look; on its loop."""
+        self.cause = cause
+        self.woken.set()
 
     def tell(self, role: Role, cause: Cause | None) -> None:
         """Say what the claimer is, and why to look, if so; on the lock's loop."""
@@ -103,8 +110,7 @@ class Mailbox:
             return
         if cause == "notify":
             self.notified_at.append(monotonic())
-        self.cause = cause
-        self.woken.set()
+        self.wake(cause)
 
 
 def _call(

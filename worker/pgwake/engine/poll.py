@@ -1,69 +1,100 @@
-"""The poll: one look for all queues of a process, in which of them jobs are due."""
+"""The poll: one look for many queues of a process, when the next job of each is due."""
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 
 import asyncpg
 
 from pgwake.database.session import Session
-from pgwake.database.statements.wake import due_queues
+from pgwake.database.statements.wake import next_run_ats
+from pgwake.engine.mailbox import Mailbox
+from pgwake.heartbeat import Heartbeat
 
-# A look that takes longer, as under an old snapshot, is left to the claims for a while:
-# they know where they have looked before.
-SLOW_SECONDS = 0.1
+# A queue whose look takes longer, as under an old snapshot, is left to its claims for a
+# while: they know where they have looked before.
+SLOW_SECONDS = 0.05
 SLOW_PAUSE = 60.0
+# With more claims than that in a queue for their turn, the next ones look together.
+CROWD = 8
 
 
 class Poll:
-    """Asks for all queues at once, so that idle ones make no claims.
+    """Looks for all queues at once, so that idle ones make no claims.
 
     Args:
         session: The session of the claims.
-        queues: The queues of the process.
-        interval: Seconds between the looks at a queue, give or take a tenth.
+        queue_count: How many queues there are.
+        interval: Seconds between the looks at queues that sleep, give or take a tenth.
 
     Attributes:
         interval: That.
-        queue_count: How many queues there are.
+        queue_count: That.
+        asleep: The mailboxes of the queues that sleep, which their claimers put here.
+        waiting: How many claims wait for their turn.
     """
 
-    def __init__(
-        self, session: Session, queues: Sequence[str], interval: float
-    ) -> None:
+    def __init__(self, session: Session, queue_count: int, interval: float) -> None:
         self.interval = interval
-        self.queue_count = len(queues)
+        self.queue_count = queue_count
+        self.heartbeat = Heartbeat("the poll", max(interval, session.timeout))
+        self.asleep: dict[str, Mailbox] = {}
+        self.waiting = 0
         self._session = session
-        self._queues = queues
         self._turn = asyncio.Lock()
-        self._asked_at = float("-inf")
-        self._next_at = 0.0
-        self._due = frozenset(queues)
-        self._slow_until = 0.0
+        self._open_look = _Look()
+        self._slow_until: dict[str, float] = {}
 
-    async def next_at(self, queue: str, since: float) -> float | None:
-        """Look, unless that was done for any queue since; when to look again.
+    async def run(self) -> None:
+        """Wake the queues that sleep and have jobs, for ever."""
+        self.heartbeat.start()
+        while True:
+            self.heartbeat.beat()
+            await asyncio.sleep(self.interval * random.uniform(0.9, 1.1))  # noqa: S311
+            for mailbox in self.asleep.values():
+                mailbox.ask_anew()
+            for queue, seconds in (await self._ask(list(self.asleep))).items():
+                if seconds is not None and seconds <= 0 and queue in self.asleep:
+                    self.asleep[queue].wake("poll")
 
-        Times are of the monotonic clock. None: the queue may have jobs to claim.
+    async def seconds_to_next(self, queue: str) -> float | None:
+        """Look together with all others that ask now.
+
+        Seconds until the next job is due; None if there is none, 0 if only a claim can
+        tell.
         """
+        look = self._open_look
+        look.queues.append(queue)
         async with self._turn:
-            if self._asked_at <= since:
-                await self._ask()
-        return None if queue in self._due else self._next_at
+            if look is self._open_look:
+                self._open_look = _Look()
+                look.answer = await self._ask(look.queues)
+        return look.answer.get(queue, 0.0)
 
-    async def _ask(self) -> None:
-        self._asked_at = asked_at = monotonic()
-        # One moment for all queues: what they want of their notify locks then, too, is
-        # asked for together.
-        self._next_at = asked_at + self.interval * random.uniform(0.9, 1.1)  # noqa: S311
-        self._due = frozenset(self._queues)
-        if asked_at < self._slow_until:
-            return
+    async def _ask(self, queues: Sequence[str]) -> Mapping[str, float | None]:
+        now = monotonic()
+        asked = [queue for queue in queues if self._slow_until.get(queue, 0) <= now]
+        answer: dict[str, float | None] = dict.fromkeys(queues, 0.0)
+        if not asked:
+            return answer
         try:
-            due = await self._session.call(lambda c: due_queues(c, self._queues))
+            rows = await self._session.call(lambda c: next_run_ats(c, asked))
         except asyncpg.PostgresError:
-            return  # the claims are refused, too, and say so
-        if monotonic() - asked_at > SLOW_SECONDS:
-            self._slow_until = monotonic() + SLOW_PAUSE
-        self._due = due
+            return answer  # the claims are refused, too, and say so
+        answer |= dict.fromkeys(asked)
+        for queue, seconds_to_next, seconds in rows:
+            if seconds is not None and seconds <= SLOW_SECONDS:
+                answer[queue] = seconds_to_next
+            else:
+                answer[queue] = 0.0
+                self._slow_until[queue] = monotonic() + SLOW_PAUSE
+        return answer
+
+
+class _Look:
+    """One look: who asks for it, and seconds until each one's next job is due."""
+
+    def __init__(self) -> None:
+        self.queues: list[str] = []
+        self.answer: Mapping[str, float | None] = {}

@@ -184,6 +184,7 @@ class Worker:
             tasks.start_soon(parts.reports.run)
             tasks.start_soon(parts.upkeep.run)
             tasks.start_soon(parts.unanswered.run)
+            tasks.start_soon(parts.poll.run)
             for ready_jobs in parts.all_ready:
                 parts.runner.open(ready_jobs)
             await self._claim(parts)

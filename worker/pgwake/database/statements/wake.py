@@ -11,9 +11,10 @@ CANCEL_CHANNEL = "pgwake_cancel"
 _PARK_ALL = """
 select q.name from unnest($1::text[]) as q(name) where pgwake.park(q.name, true)
 """
-_DUE_QUEUES = """
-select q.name from unnest($1::text[]) as q(name)
-where pgwake.next_run_at(q.name) <= pgwake.now()
+_NEXT_RUN_ATS = """
+select n.queue, date_part('epoch', n.run_at) - date_part('epoch', pgwake.now()),
+  n.seconds
+from pgwake.next_run_ats($1) as n
 """
 _MUTE = "select pgwake.mute($1)"
 _UNMUTE_ALL = "select pgwake.unmute(q.name) from unnest($1::text[]) as q(name)"
@@ -35,9 +36,15 @@ async def park_all(connection: Connection, queues: Sequence[str]) -> frozenset[s
     return frozenset(row[0] for row in await connection.fetch(_PARK_ALL, queues))
 
 
-async def due_queues(connection: Connection, queues: Sequence[str]) -> frozenset[str]:
-    """Return those of the queues in which a job is due."""
-    return frozenset(row[0] for row in await connection.fetch(_DUE_QUEUES, queues))
+async def next_run_ats(
+    connection: Connection, queues: Sequence[str]
+) -> list[tuple[str, float | None, float | None]]:
+    """Return seconds until the next job of each queue is due, and that the look took.
+
+    Empty queues are left out. No seconds of a look: there was no time left for one.
+    """
+    rows = await connection.fetch(_NEXT_RUN_ATS, queues)
+    return [(row[0], row[1], row[2]) for row in rows]
 
 
 async def mute(connection: Connection, queue: str) -> None:

@@ -17,7 +17,6 @@ from pgwake.engine.ends import Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.job_services import JobServices
-from pgwake.engine.lifeline.listener import MAX_QUEUES
 from pgwake.engine.lifeline.renewal import renewal_interval
 from pgwake.engine.lifeline.thread import Lifeline
 from pgwake.engine.mailbox import Mailbox
@@ -237,18 +236,10 @@ class Assembly:
     def _build_lifeline(
         self, sampler: Sampler, beat_fd: int | None, http_port: int
     ) -> Lifeline:
-        mailboxes = [claimer.mailbox for claimer in self.claimers]
-        if len(mailboxes) > MAX_QUEUES:
-            log.warning(
-                "too many queues to be woken for all of them",
-                queues=len(mailboxes),
-                woken_for=MAX_QUEUES,
-                remedy="the rest is polled: have several processes work on a part each",
-            )
         return Lifeline(
             self._settings,
             self._name,
-            mailboxes=mailboxes[:MAX_QUEUES],
+            mailboxes=[claimer.mailbox for claimer in self.claimers],
             held_jobs=self.held_jobs,
             all_ready=self.all_ready,
             finisher=self.finisher,

@@ -1,7 +1,7 @@
 """A worker: claims jobs, runs their handlers, and keeps what it has taken."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
@@ -32,6 +32,7 @@ log = structlog.get_logger()
 
 CLAIM_DEADLINE = 2.0  # seconds that a claim may take that is under way at the stop
 CLOSE_SECONDS = 1.0  # that a cancelled handler may take to end
+MAX_NAMED = 20  # queues in a line of the log
 FLUSH_DEADLINE = 10.0  # seconds that the last ends may take to be written
 
 
@@ -170,9 +171,8 @@ class Worker:
         parts.health.is_starting = False
         log.info(
             "worker started",
-            queues=",".join(
-                f"{ready_jobs.queue}:{ready_jobs.slots}"
-                for ready_jobs in parts.all_ready
+            queues=_named(
+                [f"{ready.queue}:{ready.slots}" for ready in parts.all_ready]
             ),
             kinds=len(self.registry.kinds),
             http_port=self._http_port,
@@ -308,6 +308,12 @@ class Worker:
         self.stop()
         assert self._run is not None  # noqa: S101, __aenter__ has set it
         await self._run
+
+
+def _named(queues: Sequence[str]) -> str:
+    """Return the queues as a line of the log names them: not all of a thousand."""
+    more = len(queues) - MAX_NAMED
+    return ",".join(queues[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 async def _end(*tasks: "asyncio.Task[Any]") -> None:

@@ -8,8 +8,22 @@ from pgwake.database.statements import Connection
 CHANNEL = "pgwake"
 DUTY_CHANNEL = "pgwake_duty"
 CANCEL_CHANNEL = "pgwake_cancel"
+# Of the server's locks half are for queues, two each: their duty locks' keys are odd.
+# Once all are taken, every session of the server is refused, whatever it does.
 _PARK_ALL = """
-select q.name from unnest($1::text[]) as q(name) where pgwake.park(q.name, true)
+with room as materialized (
+  select case when $2 then (
+    current_setting('max_locks_per_transaction')::int
+      * (current_setting('max_connections')::int
+        + current_setting('max_prepared_transactions')::int) / 4
+      - (
+        select count(*) from pg_locks
+        where locktype = 'advisory' and objsubid = 1 and objid::bigint % 2 = 1)
+  ) end as queues
+)
+select q.name, case when q.n > r.queues then null else pgwake.park(q.name, true) end
+from unnest($1::text[]) with ordinality as q(name, n)
+cross join room as r
 """
 _NEXT_RUN_ATS = """
 select n.queue, date_part('epoch', n.run_at) - date_part('epoch', pgwake.now()),
@@ -31,9 +45,16 @@ where a.pid = $1 and a.backend_start = $2 and a.datname = current_database()
 """
 
 
-async def park_all(connection: Connection, queues: Sequence[str]) -> frozenset[str]:
-    """Go on duty for queues, muted; those for which no other session is."""
-    return frozenset(row[0] for row in await connection.fetch(_PARK_ALL, queues))
+async def park_all(
+    connection: Connection, queues: Sequence[str], *, is_limited: bool
+) -> dict[str, bool | None]:
+    """Go on duty for queues, muted; for each whether it is, or another session.
+
+    None: it was not tried, since the server has no room for so many locks. Who has few
+    queues need not ask for that, which takes a millisecond.
+    """
+    rows = await connection.fetch(_PARK_ALL, queues, is_limited)
+    return {row[0]: row[1] for row in rows}
 
 
 async def next_run_ats(

@@ -37,9 +37,6 @@ log = structlog.get_logger()
 # Longer than the usual poll, since each poll of a queue that another process is on duty
 # for is a statement here, too.
 PING_SECONDS = 6.0
-# For which a process can be woken: each takes two of the server's locks, of which
-# a default server has 6,400 for all its sessions.
-MAX_QUEUES = 1000
 POOLED_SECONDS = 300.0  # until it tries again whether LISTEN works meanwhile
 _POOLED = {
     "cause": "a transaction pooler stands before the database, so only the poll finds"
@@ -80,6 +77,7 @@ class Listener:
         self._notify_locks = {box.queue: NotifyLock(box) for box in mailboxes}
         self._changed = asyncio.Event()
         self._is_settled = False
+        self._lacks_room = False  # for the locks of all queues, as has been said
         self._before: tuple[int, datetime] | None = None  # the session before this one
         self.is_up = False
         for lock in self._notify_locks.values():
@@ -164,6 +162,7 @@ class Listener:
         async with asyncio.timeout(self._timeout):
             await settle(connection, self._notify_locks.values())
             self._is_settled = True
+            self._say_room()
             if any(lock.seconds_to_look() <= 0 for lock in self._notify_locks.values()):
                 writers = await open_writers(connection)
                 for lock in self._notify_locks.values():
@@ -188,6 +187,19 @@ class Listener:
 
     def _cancelled(self, _: object, _pid: int, _channel: str, news: object) -> None:
         self._tell_cancelled(str(news))
+
+    def _say_room(self) -> None:
+        lacks_room = any(lock.lacks_room for lock in self._notify_locks.values())
+        if lacks_room and not self._lacks_room:
+            log.warning(
+                "no room in the server for the locks of all queues",
+                queues=len(self._notify_locks),
+                effect="those without a lock are polled",
+                remedy="raise max_locks_per_transaction: a queue that is woken takes 2"
+                " locks, and all of them up to half of the server's, which are"
+                " max_locks_per_transaction * max_connections",
+            )
+        self._lacks_room = lacks_room
 
     def _show(self, *, is_up: bool) -> None:
         self.is_up = is_up

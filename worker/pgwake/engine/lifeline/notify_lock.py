@@ -14,6 +14,8 @@ from pgwake.database.statements.wake import (
 )
 from pgwake.engine.mailbox import Mailbox, Role, Wish
 
+# With more queues it is looked whether the server has room for their locks.
+FEW_QUEUES = 100
 # After the notify lock was taken, and at the least between looks.
 FIRST_LOOK_SECONDS = 0.005
 
@@ -34,6 +36,7 @@ class NotifyLock:
         self.is_on_duty = False
         self.is_held = False
         self.is_away = False
+        self.lacks_room = False  # the server has none for its locks: it is polled
         self._owes = False  # went off duty, and the others may not have been told
         self._is_passed = False
         self._writers: frozenset[str] | None = None  # None: not yet asked for
@@ -92,11 +95,19 @@ class NotifyLock:
             return False
         return self.mailbox.wish is not Wish.WORK
 
-    def tried(self, *, is_on_duty: bool) -> None:
-        """Hear whether it is on duty now, or another session is."""
+    def tried(self, *, is_on_duty: bool | None) -> None:
+        """Hear whether it is on duty now, or another session is; None: no room for it.
+
+        Then the claimer is left alone with the poll, and asks anew with that.
+        """
+        self.lacks_room = is_on_duty is None
         if is_on_duty:
             self.is_on_duty = True
             self.mailbox.tell(Role.ON_DUTY, "lock")
+        elif is_on_duty is None:
+            self.mailbox.is_elsewhere = True
+            self.mailbox.tell(Role.ALONE, None)
+            return
         elif self._is_passed:  # passed meanwhile
             return
         else:
@@ -154,9 +165,10 @@ async def settle(connection: Connection, locks: Collection[NotifyLock]) -> None:
     thousand, each of which asks anew with each poll.
     """
     while trying := [lock for lock in locks if lock.begin_try()]:
-        parked = await park_all(connection, [lock.name for lock in trying])
+        names, is_limited = [lock.name for lock in trying], len(locks) > FEW_QUEUES
+        parked = await park_all(connection, names, is_limited=is_limited)
         for lock in trying:
-            lock.tried(is_on_duty=lock.name in parked)
+            lock.tried(is_on_duty=parked[lock.name])
     if taking := [lock for lock in locks if lock.wants_lock]:
         await unmute_all(connection, [lock.name for lock in taking])
         for lock in taking:

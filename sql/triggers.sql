@@ -144,7 +144,8 @@ revoke all on function pgwake.after_insert_jobs from public;
 
 -- Counts what people's own statements on pgwake.jobs take away (-1) or bring (1), flags
 -- the keys of live jobs and the children of jobs that are no longer live, and wakes the
--- queues of jobs that wait. The functions name its leaves, and do so themselves.
+-- queues of jobs that wait. A job that had room in its key and is moved or put off waits
+-- again, as in update_jobs. The functions name its leaves, and do so themselves.
 create or replace function pgwake.after_change_jobs()
 returns trigger
 language plpgsql
@@ -167,6 +168,21 @@ begin
     v_sign * nullif(count(*) filter (where c.status = 'cancelled'), 0), c.finished_slot
   from changed as c
   group by c.queue, c.finished_slot;
+  if v_sign = 1 then
+    with back as (
+      update pgwake.jobs_live as j
+      set status = 'waiting'
+      from changed as n
+      join replaced as o on o.id = n.id
+      where j.id = n.id and n.concurrency_key is not null and n.status = 'pending' and o.status = 'pending'
+        and pgwake.status_after_change(
+          n.status, n.concurrency_key, n.queue <> o.queue, n.run_at <> o.run_at, n.run_at,
+          (select q.keep_order from pgwake.queues as q where q.name = n.queue)) = 'waiting'
+      returning j.queue
+    )
+    insert into pgwake.counts (queue, at, waiting_rows)
+    select b.queue, pgwake.now(), count(*) from back as b group by b.queue;
+  end if;
   perform pgwake.flag_keys(array_agg(c.queue), array_agg(c.concurrency_key))
   from changed as c
   where c.concurrency_key is not null and c.finished_at is null;
@@ -316,7 +332,7 @@ begin
 
   create trigger jobs_after_update_to
     after update on pgwake.jobs
-    referencing new table as changed
+    referencing old table as replaced new table as changed
     for each statement execute function pgwake.after_change_jobs('1');
 
   for v_leaf in select t.relid from pg_partition_tree('pgwake.jobs') as t where t.isleaf loop

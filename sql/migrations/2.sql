@@ -1,7 +1,8 @@
 -- From schema 1: all tables can be published, workers report their slots, children are
 -- found that nobody would look at, the one text index of the server's collation gets the
 -- collation "C", one index tells which queues' jobs concern somebody when they end,
--- queues can drop the payloads of completed jobs, and a claimed job stays on its page.
+-- queues can drop the payloads of completed jobs, a claimed job stays on its page, and an
+-- owner's UPDATE is compared with what was before.
 do $migration$
 begin
   if current_setting('pgwake.installed_version')::int <> 1 then
@@ -28,5 +29,10 @@ begin
     before insert on pgwake.jobs
     for each row when (new.concurrency_key is not null or new.depends_on is not null)
     execute function pgwake.before_insert_jobs();
+  drop trigger jobs_after_update_to on pgwake.jobs;
+  create trigger jobs_after_update_to
+    after update on pgwake.jobs
+    referencing old table as replaced new table as changed
+    for each statement execute function pgwake.after_change_jobs('1');
 end
 $migration$;

@@ -1,5 +1,6 @@
 -- Which waiting jobs may run: concurrency keys, limits, parents.
 \ir flag_keys.sql
+\ir status_after_change.sql
 \ir admit_next_jobs.sql
 \ir flag_all_keys.sql
 \ir flag_new_children.sql

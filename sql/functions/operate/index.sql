@@ -9,6 +9,7 @@
 \ir retry_job.sql
 \ir merge_patch.sql
 \ir patch_payload.sql
+\ir given_changes.sql
 \ir update_jobs.sql
 \ir run_now.sql
 \ir list_failed.sql

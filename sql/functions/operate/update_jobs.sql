@@ -55,7 +55,6 @@ declare
   v_has_payload constant boolean := update_jobs.changes ? 'payload';
   v_has_metadata constant boolean := update_jobs.changes ? 'metadata';
   v_audience constant pgwake.audience := pgwake.get_audience();
-  v_problem text;
   v_changes record;
   v_chosen bigint[];
   v_ids bigint[];
@@ -67,39 +66,11 @@ declare
   v_flagged_keys text[];
   v_events text[];
 begin
-  if jsonb_typeof(update_jobs.changes) is distinct from 'object' or update_jobs.changes = '{}' then
-    perform pgwake.raise_invalid(
-      'changes is not an object with a field', 'Use an object of what is to be different, such as {"priority": 10}.');
-  end if;
-  select format('field %L of changes %s', c.name, c.problem) into v_problem
-  from (
-    select f.name, case
-        when f.name not in ('priority', 'run_at', 'queue', 'max_attempts', 'payload', 'metadata') then 'is not known'
-        when f.name not in ('max_attempts', 'metadata') and f.value = 'null' then 'is null'
-        when f.name in ('payload', 'metadata') and jsonb_typeof(f.value) not in ('object', 'null') then 'is not an object'
-      end as problem
-    from jsonb_each(update_jobs.changes) as f(name, value)
-  ) as c
-  where c.problem is not null
-  limit 1;
-  if found then
-    perform pgwake.raise_invalid(
-      v_problem,
-      'Use priority, run_at, queue, max_attempts, payload and metadata (objects to be merged); leave out what stays.');
-  end if;
-  select c.* into v_changes
-  from jsonb_to_record(case when v_is_now then update_jobs.changes - 'run_at' else update_jobs.changes end) as c(
-    priority pgwake.job_priority, run_at pgwake.job_run_at, queue text, max_attempts pgwake.job_max_attempts,
-    payload jsonb, metadata jsonb);
-  if octet_length(v_changes.queue) not between 1 and 128 then
-    perform pgwake.raise_invalid(
-      format('the queue to move to has %s bytes', octet_length(v_changes.queue)), 'Use a name of 1 to 128 bytes.');
-  end if;
+  select c.* into v_changes from pgwake.given_changes(update_jobs.changes) as c;
   if update_jobs.status not in ('waiting', 'pending') then
     perform pgwake.raise_invalid(
       format('status is %L', update_jobs.status), 'Use waiting or pending: a job that has begun can''t be changed.');
   end if;
-
   if cardinality(update_jobs.job_ids) > update_jobs.max_jobs then
     perform pgwake.raise_invalid(
       format('job_ids has %s ids, and max_jobs is %s', cardinality(update_jobs.job_ids), update_jobs.max_jobs),
@@ -138,11 +109,8 @@ begin
   ),
   judged as materialized (
     select o.id,
-      case
-        when o.status = 'waiting' or n.run_at = o.run_at and n.queue = o.queue then o.status
-        when o.concurrency_key is not null and n.queue <> o.queue then 'waiting'
-        else pgwake.status_after_attempt(o.concurrency_key, n.run_at - v_now, n.keep_order)
-      end as status,
+      pgwake.status_after_change(
+        o.status, o.concurrency_key, n.queue <> o.queue, n.run_at <> o.run_at, n.run_at, n.keep_order) as status,
       n.queue <> o.queue or n.priority <> o.priority or n.run_at <> o.run_at
         or n.max_attempts is distinct from o.max_attempts
         or n.payload is distinct from o.payload or n.metadata is distinct from o.metadata as is_changed

@@ -319,6 +319,7 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
         "retry_delay",
         "ring_slot",
         "status_after_attempt",
+        "status_after_change",
         "notify_lock_key",
         "claim_cost",
         "is_announced",

@@ -209,16 +209,30 @@ async def test_running_jobs_are_not_waited_for(
         assert answer == {"running": [held["id"]]}
 
 
-async def test_the_limit_of_a_key_holds_where_it_moves_to(db: Connection) -> None:
+BY_HAND = {
+    "update_jobs": "select from pgwake.update_jobs($2, job_ids => array[$1::bigint])",
+    "an owner's update": (
+        "update pgwake.jobs set queue = coalesce($2::jsonb ->> 'queue', queue),"
+        " run_at = coalesce(($2 ->> 'run_at')::timestamptz, run_at) where id = $1"
+    ),
+}
+either = pytest.mark.parametrize("statement", BY_HAND.values(), ids=BY_HAND)
+
+
+@either
+async def test_the_limit_of_a_key_holds_where_it_moves_to(
+    db: Connection, statement: str
+) -> None:
     there = await insert(db, queue="b", concurrency_key="k")
     (held,) = await claim(db, queue="b")
     first, second = [await insert(db, queue="a", concurrency_key="k") for _ in "12"]
     await set_queue(db, "a", paused_until=LATER)  # admitted, not claimed
     await db.execute("update pgwake.jobs set status = 'pending' where id = $1", first)
 
-    await update(db, first, changes={"queue": "b"})
+    await db.execute(statement, first, {"queue": "b"})
     assert await status(db, first) == "waiting"
     assert await claimed_ids(db, queue="b") == []
+    assert await counts(db, "b") == (0, 1, 1)
     await set_queue(db, "a", paused_until=None)
     assert await claimed_ids(db, queue="a") == [second]  # its room is free
     await call(db, "complete_job", **pair(held))
@@ -227,12 +241,16 @@ async def test_the_limit_of_a_key_holds_where_it_moves_to(db: Connection) -> Non
     assert await counts(db, "b") == (0, 0, 1)
 
 
-async def test_one_that_is_put_off_gives_its_room_to_the_next(db: Connection) -> None:
+@either
+async def test_one_that_is_put_off_gives_its_room_to_the_next(
+    db: Connection, statement: str
+) -> None:
     first, second = [await insert(db, concurrency_key="k") for _ in "12"]
     await db.execute("update pgwake.jobs set status = 'pending' where id = $1", first)
 
-    await update(db, first, changes={"run_at": LATER.isoformat()})
+    await db.execute(statement, first, {"run_at": LATER.isoformat()})
     assert await status(db, first) == "waiting"
+    assert await counts(db) == (0, 2, 0)
     assert await claimed_ids(db) == [second]
 
 

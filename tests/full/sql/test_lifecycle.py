@@ -18,6 +18,7 @@ from support.sql.lifecycle import FAMILIES, Lifecycle
 USUAL = {"completed", "failed", "cancelled", "retry", "released", "replaced"}
 USUAL |= set(FAMILIES)
 USUAL |= {"fired", "not fired", "raced", "updated", "unchanged"}
+USUAL |= {"updated by hand"}
 USUAL |= {"commit", "rollback", "55P03", "PW003", "PW005", "running"}
 
 

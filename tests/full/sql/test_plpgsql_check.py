@@ -23,6 +23,7 @@ cross join lateral plpgsql_check_function_tb(
     when 'after_insert_jobs' then 'inserted'::name
     when 'after_change_jobs' then 'changed'::name
   end,
+  oldtable => case p.proname when 'after_change_jobs' then 'replaced'::name end,
   performance_warnings => false,
   security_warnings => true
 ) as c

@@ -49,6 +49,18 @@ select pgwake.enqueue('k', queue => %s, priority => %s, concurrency_key => %s,
   unique_key => %s, on_conflict => %s, delay => %s * interval '1 s',
   depends_on => %s::bigint[], on_parent_failure => %s)
 """
+UPDATE = "select array_agg(outcome) from pgwake.update_jobs(%s, {})"
+UPDATE_BY_HAND = """
+with updated as (
+  update pgwake.jobs as j
+  set queue = coalesce(c.queue, j.queue), run_at = coalesce(c.run_at, j.run_at),
+    priority = coalesce(c.priority, j.priority)
+  from jsonb_to_record(%s) as c(queue text, run_at timestamptz, priority int)
+  where j.id = {} and j.status in ('waiting', 'pending')
+  returning 'updated by hand' as outcome
+)
+select array_agg(outcome) from updated
+"""
 # Children whose parents should have cancelled them, or that should still wait.
 EARLY = """
 select c.id, c.status, p.id, p.status
@@ -218,7 +230,7 @@ class Lifecycle(ScheduleRules):
         what=st.sampled_from(
             [
                 *("cancel", "cancel_many", "retry", "retry_many", "lose", "lose"),
-                *("update", "update", "update_many"),
+                *("update", "update_many", "update_by_hand"),
             ]
         ),
         pick=PICKS,
@@ -239,12 +251,15 @@ class Lifecycle(ScheduleRules):
             case "retry_many":
                 self.retry_many(actor, given["queue"], given["rate"])
             case "update":
-                ids = f"job_ids => array[{self.pick(given['pick'])}]"
-                self.update(actor, given["changes"], ids)
+                which = f"job_ids => array[{self.pick(given['pick'])}]"
+                self.update(actor, given["changes"], UPDATE.format(which))
             case "update_many":
                 queue, key = given["queue"], given["key"]
                 which = f"queue => '{queue}', concurrency_key => '{key}'"
-                self.update(actor, given["changes"], which)
+                self.update(actor, given["changes"], UPDATE.format(which))
+            case "update_by_hand":
+                job_id = self.pick(given["pick"])
+                self.update(actor, given["changes"], UPDATE_BY_HAND.format(job_id))
             case "lose":
                 self.lose(actor, given["worker"])
 
@@ -472,17 +487,13 @@ class Lifecycle(ScheduleRules):
         if row:
             self._changed(actor, before)
 
-    def update(self, actor: int, changes: dict[str, Any], which: str) -> None:
-        """Change jobs that wait; those with a key may lose or wait for its room."""
+    def update(self, actor: int, changes: dict[str, Any], statement: str) -> None:
+        """Change jobs that wait; those with a key may lose its room, or get it."""
         if changes.get("run_at") == "soon":
             soon = datetime.now(UTC) + timedelta(seconds=self.clock + 60)
             changes = {**changes, "run_at": soon.isoformat()}
         before = self._states(self.actors[actor].connection)
-        row = self.act(
-            actor,
-            f"select array_agg(outcome) from pgwake.update_jobs(%s, {which})",
-            Jsonb(changes),
-        )
+        row = self.act(actor, statement, Jsonb(changes))
         if row:
             self._changed(actor, before)
             self.seen.update(row[0] or ())

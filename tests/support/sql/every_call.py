@@ -307,6 +307,8 @@ def decide(life: EveryCall) -> None:
         life.keep(admin, function, job_id=pair["job_id"], reason="it's done")
     life.keep(admin, "merge_patch", target=PAYLOAD, patch='{"n": null}')
     life.keep(admin, "unschedule", name="s")
+    life.keep(admin, "schedule", name="own", every="1 hour", kind="tick", queue="s")
+    life.call(admin, "run_schedule", name="own")
     life.call(admin, "apply_retention")
     life.keep(admin, "recount_jobs")
 

@@ -230,7 +230,7 @@ class Lifecycle(ScheduleRules):
         what=st.sampled_from(
             [
                 *("cancel", "cancel_many", "retry", "retry_many", "lose", "lose"),
-                *("update", "update_many", "update_by_hand"),
+                *("update", "update_many", "update_many", "update_by_hand"),
             ]
         ),
         pick=PICKS,
@@ -239,6 +239,7 @@ class Lifecycle(ScheduleRules):
         rate=st.sampled_from([None, 1.0]),
         worker=st.sampled_from([None, None, "w1", "w2"]),
         changes=CHANGES,
+        to_queue=QUEUES,
     )
     def operate(self, actor: int, what: str, **given: Any) -> None:
         match what:
@@ -256,7 +257,8 @@ class Lifecycle(ScheduleRules):
             case "update_many":
                 queue, key = given["queue"], given["key"]
                 which = f"queue => '{queue}', concurrency_key => '{key}'"
-                self.update(actor, given["changes"], UPDATE.format(which))
+                changes = {**given["changes"], "queue": given["to_queue"]}
+                self.update(actor, changes, UPDATE.format(which))
             case "update_by_hand":
                 job_id = self.pick(given["pick"])
                 self.update(actor, given["changes"], UPDATE_BY_HAND.format(job_id))

@@ -79,6 +79,7 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := pgwake.now();
+  v_ahead interval := v_now - now();  -- what the queue's clock is ahead of now()
   v_policy record;
   v_admitted record;
   v_ids bigint[];
@@ -91,7 +92,6 @@ declare
   v_again_at timestamptz;
   v_kinds jsonb;  -- kind -> [lease, timeout] in seconds, null where policy has none
   v_lease_id uuid;
-  v_leased_at timestamptz;
   v_began_at timestamptz := clock_timestamp();
   v_spent interval;
   v_keys_cost bigint := pgwake.rows_read();
@@ -261,16 +261,15 @@ begin
   if v_ids <> '{}' then
     if num_nulls(v_policy.max_running, v_policy.rate_limit) = 2 then
       -- Later than the ends that have made their keys' room. Claims with limits come one after the other anyway.
-      v_now := greatest(v_now, clock_timestamp() + (pgwake.now() - now()));
+      v_now := greatest(v_now, clock_timestamp() + v_ahead);
       claimed_at := v_now;
     end if;
     v_lease_id := gen_random_uuid();
-    v_leased_at := greatest(v_now, pgwake.called_at());
     return query
     with started as (
       update pgwake.jobs_live as j
       set status = 'running', attempt = least(j.attempt, 2147483646) + 1, lease_id = v_lease_id,
-        lease_expires_at = v_leased_at + coalesce(
+        lease_expires_at = v_now + coalesce(
           claim_rows.lease, interval '1 second' * (v_kinds -> j.kind ->> 0)::float8, v_policy.lease),
         claimed_by = coalesce(claim_rows.worker, format('%s:%s', current_setting('application_name'), pg_backend_pid())),
         started_at = v_now
@@ -334,7 +333,7 @@ begin
     end if;
     if not claim_rows.suspects then
       next_run_at := least(next_run_at, v_policy.recheck_at, case
-        when isfinite(v_keys_from) then (v_keys ->> 1)::timestamptz + (pgwake.now() - now()) end);
+        when isfinite(v_keys_from) then (v_keys ->> 1)::timestamptz + v_ahead end);
     end if;
   elsif v_count < claim_rows.count then
     next_run_at := v_again_at;
@@ -344,7 +343,7 @@ begin
   end if;
 
   if not v_is_from_head and cardinality(v_ids) < v_count then
-    next_run_at := least(next_run_at, v_head_at + (pgwake.now() - now()));
+    next_run_at := least(next_run_at, v_head_at + v_ahead);
   end if;
   if v_is_slow or v_resume_points <> '{}' or v_next_at is not null or v_keys is not null then
     if v_is_from_head then

@@ -648,6 +648,7 @@ begin
 
   -- Of each concurrency key, the jobs that take its room up, and those that wait in the order they are admitted.
   -- Not "is null": without statistics the planner takes that for rare, and then wades (seen on PostgreSQL 15).
+  -- For the same reason queries say "between 'pending' and 'running'", not "in": a list may be made a filter.
   create index jobs_key_idx on pgwake.jobs_live (queue, concurrency_key, status, priority desc, run_at, id)
     where concurrency_key is not null and has_parents_left is not true;
 

@@ -83,7 +83,7 @@ begin
           select count(*)
           from (
             select from pgwake.jobs_live as j
-            where j.queue = admit_keys.queue and j.status in ('pending', 'running') and j.concurrency_key = k.key
+            where j.queue = admit_keys.queue and j.status between 'pending' and 'running' and j.concurrency_key = k.key
               and j.has_parents_left is not true
             limit coalesce(c.max_running, admit_keys.key_limit, 1)
           ) as held
@@ -167,8 +167,8 @@ begin
             select count(*)::int
             from (
               select from pgwake.jobs_live as j
-              where j.queue = admit_keys.queue and j.status in ('pending', 'running') and j.concurrency_key = u.key
-                and j.has_parents_left is not true
+              where j.queue = admit_keys.queue and j.concurrency_key = u.key
+                and j.status between 'pending' and 'running' and j.has_parents_left is not true
               limit coalesce(c.max_running, admit_keys.key_limit, 1)
             ) as held
           ) as room

@@ -57,7 +57,7 @@ begin
         select count(*)::int
         from (
           select from pgwake.jobs_live as j
-          where j.queue = d.queue and j.status in ('pending', 'running') and j.concurrency_key = d.key
+          where j.queue = d.queue and j.status between 'pending' and 'running' and j.concurrency_key = d.key
             and j.has_parents_left is not true
           limit l.max_running
         ) as held)

@@ -49,7 +49,7 @@ begin
     from unflagged as u
     where (
       select count(*) from pgwake.jobs_live as j
-      where j.queue = u.queue and j.status in ('pending', 'running') and j.concurrency_key = u.key
+      where j.queue = u.queue and j.status between 'pending' and 'running' and j.concurrency_key = u.key
         and j.has_parents_left is not true
     ) < coalesce(
       (select c.max_running from pgwake.concurrency_limits as c where c.queue = u.queue and c.key = u.key),

@@ -384,8 +384,8 @@ def workers() -> list[Json]:
         ),
         graph(
             "Since the last claim",
-            "How long ago a claim last succeeded; up to the poll interval while idle, "
-            "and longer while all slots are busy.",
+            "How long ago a claim last succeeded; of use while jobs are due: idle queues, "
+            "and those with all slots busy, make none.",
             "s",
             (f"{age}{{{JOBS}}})", "{{instance}} {{queue}}"),
         ),

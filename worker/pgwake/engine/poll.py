@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from time import monotonic
 
 import asyncpg
@@ -16,6 +17,8 @@ from pgwake.heartbeat import Heartbeat
 # while: they know where they have looked before.
 SLOW_SECONDS = 0.05
 SLOW_PAUSE = 60.0
+# Queues a statement; claims have their turn between two of them.
+MAX_BATCH = 1000
 # With more claims than that in a queue for their turn, the next ones look together.
 CROWD = 8
 
@@ -76,19 +79,19 @@ class Poll:
         now = monotonic()
         asked = [queue for queue in queues if self._slow_until.get(queue, 0) <= now]
         answer: dict[str, float | None] = dict.fromkeys(queues, 0.0)
-        if not asked:
-            return answer
-        try:
-            rows = await self._session.call(lambda c: next_run_ats(c, asked))
-        except asyncpg.PostgresError:
-            return answer  # the claims are refused, too, and say so
-        answer |= dict.fromkeys(asked)
-        for queue, seconds_to_next, seconds in rows:
-            if seconds is not None and seconds <= SLOW_SECONDS:
-                answer[queue] = seconds_to_next
-            else:
-                answer[queue] = 0.0
-                self._slow_until[queue] = monotonic() + SLOW_PAUSE
+        for start in range(0, len(asked), MAX_BATCH):
+            batch = asked[start : start + MAX_BATCH]
+            try:
+                rows = await self._session.call(partial(next_run_ats, queues=batch))
+            except asyncpg.PostgresError:
+                return answer  # the claims are refused, too, and say so
+            answer |= dict.fromkeys(batch)
+            for queue, seconds_to_next, seconds in rows:
+                is_slow = seconds is not None and seconds > SLOW_SECONDS
+                if is_slow:
+                    self._slow_until[queue] = monotonic() + SLOW_PAUSE
+                is_known = seconds is not None and not is_slow
+                answer[queue] = seconds_to_next if is_known else 0.0
         return answer
 
 

@@ -384,8 +384,8 @@ def workers() -> list[Json]:
         ),
         graph(
             "Since the last claim",
-            "How long ago a claim last succeeded; of use while jobs are due: queues that "
-            "are idle, or have all slots busy, make none.",
+            "How long ago a claim last succeeded; of use while jobs are due: queues "
+            "that are idle, or have all slots busy, make none.",
             "s",
             (f"{age}{{{JOBS}}})", "{{instance}} {{queue}}"),
         ),

@@ -6,12 +6,13 @@ added: thousands of jobs, with their payloads.
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
 from pgwake import Job, Registry, Retry
 from pgwake.jobs.handler_errors import ReportedError
+from pgwake.jobs.middleware import Middleware
 from support import Connection, wait_for
 from support.sql.helpers import insert
 from support.worker import process_handlers
@@ -67,10 +68,25 @@ def _without_collector() -> Iterator[None]:
     gc.enable()
 
 
+def plain() -> Iterator[None]:
+    yield
+
+
+async def on_the_loop() -> AsyncIterator[None]:
+    yield
+
+
 @pytest.mark.parametrize("kind", ["async", "thread", "batch", "retry", "transaction"])
+@pytest.mark.parametrize("middlewares", [(), (on_the_loop, plain)], ids=["", "around"])
 async def test_a_failed_attempt_keeps_nothing_alive(
-    database: str, connection: Connection, kind: str
+    database: str,
+    connection: Connection,
+    kind: str,
+    middlewares: tuple[Callable[..., object], ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    around = [Middleware.of(one) for one in middlewares]
+    monkeypatch.setattr(registry, "middlewares", around)
     async with embedded(database, registry):
         await ended(connection, await insert(connection, kind))
 

@@ -110,6 +110,10 @@ def _has_ended(step: Callable[[Any], object], value: Any) -> bool:
         step(value)
     except StopIteration:
         return True
+    finally:
+        del (
+            value
+        )  # an error, in whose traceback this frame is: they would hold each other
     return False
 
 
@@ -168,6 +172,8 @@ async def _has_ended_async(
             step(value)
     except (StopIteration, StopAsyncIteration):
         return True
+    finally:
+        del value  # as in _has_ended
     return False
 
 

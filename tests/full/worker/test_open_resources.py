@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from pgwake import Registry, ResourceError, injected
-from support import Connection
+from support import Connection, free_port
 from support.sql.helpers import insert
 from support.worker import model_handlers
 from support.worker.helpers import embedded, ended
+from support.worker.metrics import fetch
 from support.worker.processes import Diary, StartProcess, gone
 
 HELD = ContextVar("HELD", default="")
@@ -108,20 +109,22 @@ async def test_a_resource_that_takes_too_long_is_given_up(database: str) -> None
 
 
 async def test_a_stop_does_not_wait_for_a_resource_to_open(database: str) -> None:
-    events = []
+    events: list[object] = []
+    port = free_port()
 
     async def first() -> AsyncIterator[None]:
         yield
         events.append("closed")
 
     async def slow() -> None:
-        events.append("opening")
+        answer = await fetch(port, "/readyz")
+        events.append((answer.status, "resources are not open yet" in answer.text))
         worker.stop()
         await asyncio.sleep(60)
 
-    worker = embedded(database, quick(first, slow))
+    worker = embedded(database, quick(first, slow), http_port=port)
     await worker.run()
-    assert events == ["opening", "closed"]
+    assert events == [(503, True), "closed"]
 
 
 async def test_what_fails_to_close_keeps_no_other_from_it(database: str) -> None:

@@ -63,6 +63,7 @@ async def fail_in_a_transaction(job: Job) -> None:
 @pytest.fixture(autouse=True)
 def _without_collector() -> Iterator[None]:
     errors.clear()
+    gc.collect()  # what other tests have left
     gc.disable()
     yield
     gc.enable()

@@ -86,10 +86,8 @@ class OpenResources:
             except ResourceError as raised:
                 log.exception("resource not closed", resource=resource.name)
                 problem = raised
-            except (
-                asyncio.CancelledError
-            ) as raised:  # the others are closed all the same
-                error = raised
+            except asyncio.CancelledError as raised:
+                error = raised  # the others are closed all the same
         self._thread.shutdown(wait=False)
         # A task group in a resource cancels this task when it fails: that is the
         # problem, and no cancellation.

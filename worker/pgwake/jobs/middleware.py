@@ -111,9 +111,8 @@ def _has_ended(step: Callable[[Any], object], value: Any) -> bool:
     except StopIteration:
         return True
     finally:
-        del (
-            value
-        )  # an error, in whose traceback this frame is: they would hold each other
+        # It may be an error, whose traceback holds this frame.
+        del value
     return False
 
 

@@ -112,7 +112,7 @@ begin
        'after update on %s referencing old table as changed for each statement '
        'execute function pgwake.after_change_jobs(''-1'')'),
       (5, 'pgwake.jobs', 'jobs_after_update_to',
-       'after update on %s referencing new table as changed for each statement '
+       'after update on %s referencing old table as replaced new table as changed for each statement '
        'execute function pgwake.after_change_jobs(''1'')'),
       (6, 'pgwake.queues', 'queues_after_change',
        'after insert or update or delete on %s for each row execute function pgwake.after_change_queues()'),

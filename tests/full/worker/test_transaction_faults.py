@@ -296,7 +296,7 @@ async def test_a_commit_that_nobody_can_ask_about_counts_once_too(
                 )
                 await relay.heal()
 
-                await wait_for(lambda: total(worker, "leases_lost") == 1)
+                await wait_for(lambda: total(worker, "jobs_completed") == 1)
 
     row = await job(connection, job_id)
     assert (row["status"], row["attempt"], row["errors"]) == ("completed", 1, None)

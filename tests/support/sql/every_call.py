@@ -23,7 +23,7 @@ allow_replace claim_batch claim_jobs claim_next_job claim_or_wait claim_rows
 complete_job complete_jobs declare_kinds diagnose diagnose_worker due_schedules
 explain_job extend_leases fail_job fail_jobs fire_schedule fire_schedules forget_worker
 get_adoption get_metrics get_parent_results is_live lease_outcome list_failed list_kinds
-list_schedules list_workers maintain mute next_run_at next_suspect_run_at
+list_schedules list_workers maintain mute next_run_at next_run_ats next_suspect_run_at
 note_schedule_problem notify_lock_key open_writers park pass_duty peek_jobs
 raise_invalid release_jobs release_worker_jobs report_worker report_worker_slots
 retry_delay set_progress set_progresses snooze_job sweep_expired_leases take_upkeep
@@ -186,6 +186,7 @@ def go_on_duty(life: EveryCall) -> None:
     life.call(worker, "open_writers")
     life.keep(worker, "unpark", queue="family")
     assert life.call(worker, "next_run_at", queue="late") != [None]
+    assert life.call(worker, "next_run_ats", queues=["late"]) != []
     life.keep(worker, "claim_or_wait", queue="nobody's")
     life.keep(worker, "unpark", queue="nobody's")
     life.keep(worker, "next_suspect_run_at", queues=["limited", "family"])

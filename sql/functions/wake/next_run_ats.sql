@@ -9,6 +9,7 @@
 create or replace function pgwake.next_run_ats(queues text[])
 returns table (queue text, run_at timestamptz, seconds double precision)
 language plpgsql stable
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

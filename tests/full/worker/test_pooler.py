@@ -123,11 +123,6 @@ async def test_nothing_is_left_in_the_sessions_that_a_pooler_lends_to_others(
             await connection.execute(TWO_THOUSAND)
             await all_ended(connection)
             assert gauge(worker, "listener_up") == 0
-            left = await connection.fetchval(
-                "select count(*) from pg_locks where locktype = 'advisory'"
-                " and database = (select oid from pg_database"
-                " where datname = current_database())"
-            )
     # All that the pooler has, at once: each transaction holds one.
     others = [await connect(transaction_pooler, statement_cache_size=0) for _ in "123"]
     for session in others:
@@ -143,7 +138,11 @@ async def test_nothing_is_left_in_the_sessions_that_a_pooler_lends_to_others(
             )
             == 0
         )
-    assert left == 0
+    locks = (
+        "select count(*) from pg_locks where locktype = 'advisory' and database ="
+        " (select oid from pg_database where datname = current_database())"
+    )
+    assert await connection.fetchval(locks) == 0
 
 
 async def test_a_dead_process_is_replaced_at_once_behind_a_transaction_pooler(

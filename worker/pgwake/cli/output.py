@@ -249,7 +249,9 @@ def instant(option: str, text: str | None) -> datetime | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidValueError(f"{option}: {error}") from None
+        raise InvalidValueError(
+            f"{option}: {error}; use a time such as 2027-01-31T08:00:00Z"
+        ) from None
     if found.tzinfo is None:
         raise InvalidValueError(f"{option} {text}: add an offset, such as {text}Z")
     return found

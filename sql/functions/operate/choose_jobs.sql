@@ -12,9 +12,9 @@
 --
 -- Ids ride jobs_live_pkey. Few jobs of a queue or a concurrency key are found by
 -- jobs_claim_idx, jobs_lease_idx, jobs_key_idx and jobs_children_idx, those of a kind and
--- unique key by jobs_unique_key_idx. Other filters read all of jobs_live, 0.5 s for
--- 5,000,000 jobs, and a NOTICE says so where there are more than a million: an index by
--- kind would cost each job 18% of WAL and 13% of the server's CPU.
+-- unique key by jobs_unique_key_idx. Other filters read all of jobs_live, and a NOTICE
+-- says so where there are more than a million jobs: an index by kind would cost each job
+-- 18% of WAL and 13% of the server's CPU.
 create or replace function pgwake.choose_jobs(
   job_ids bigint[], queue text, kind text, concurrency_key text, unique_key text, status text, after_id bigint,
   max_jobs int, dry_run boolean, with_running boolean,

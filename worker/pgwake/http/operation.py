@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from pgwake.database.connection import Connection
 from pgwake.http import body, problems
 from pgwake.http.context import ApiContext
 from pgwake.http.problems import ProblemError
@@ -123,6 +124,27 @@ class Operation(Generic[P, B]):
         assert self.body is not None  # noqa: S101, _read has looked
         value = _validated(self.body.validate_python, body.parse(text))
         return ParsedRequest(parameters, value, text, trace)
+
+
+def listing(
+    path: str,
+    summary: str,
+    answer: type[BaseModel],
+    query: Callable[[Connection], Awaitable[str]],
+) -> Operation[NoParameters, None]:
+    """Return an operation that lists, without parameters, what a query answers."""
+
+    async def do(context: ApiContext, _: ParsedRequest[NoParameters, None]) -> str:
+        return await context.pool.read(query)
+
+    return Operation(
+        method="GET",
+        path=path,
+        summary=summary,
+        parameters=NoParameters,
+        answer=answer,
+        do=do,
+    )
 
 
 def read_parameters(model: type[P], request: Request) -> P:

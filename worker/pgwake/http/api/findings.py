@@ -4,9 +4,8 @@ from typing import Any
 
 from pgwake.database.statements import http
 from pgwake.finding import Severity
-from pgwake.http.context import ApiContext
 from pgwake.http.fields import ResponseModel
-from pgwake.http.operation import NoParameters, Operation, ParsedRequest
+from pgwake.http.operation import Operation, listing
 
 
 class Finding(ResponseModel):
@@ -25,17 +24,11 @@ class Findings(ResponseModel):
     findings: list[Finding]
 
 
-async def _list(context: ApiContext, _: ParsedRequest[NoParameters, None]) -> str:
-    return await context.pool.read(http.diagnose)
-
-
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
-    Operation(
-        method="GET",
-        path="/api/findings",
-        summary="What is wrong, and what to type against it",
-        parameters=NoParameters,
-        answer=Findings,
-        do=_list,
+    listing(
+        "/api/findings",
+        "What is wrong, and what to type against it",
+        Findings,
+        http.diagnose,
     ),
 )

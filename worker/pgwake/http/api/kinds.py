@@ -3,9 +3,8 @@
 from typing import Any
 
 from pgwake.database.statements import http
-from pgwake.http.context import ApiContext
 from pgwake.http.fields import Count, Kind, ResponseModel, Time
-from pgwake.http.operation import NoParameters, Operation, ParsedRequest
+from pgwake.http.operation import Operation, listing
 
 
 class KnownKind(ResponseModel):
@@ -25,17 +24,11 @@ class Kinds(ResponseModel):
     kinds: list[KnownKind]
 
 
-async def _list(context: ApiContext, _: ParsedRequest[NoParameters, None]) -> str:
-    return await context.pool.read(http.list_kinds)
-
-
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
-    Operation(
-        method="GET",
-        path="/api/kinds",
-        summary="The kinds, and how many live workers handle them",
-        parameters=NoParameters,
-        answer=Kinds,
-        do=_list,
+    listing(
+        "/api/kinds",
+        "The kinds, and how many live workers handle them",
+        Kinds,
+        http.list_kinds,
     ),
 )

@@ -15,7 +15,7 @@ from pgwake.http.fields import (
     ScheduleName,
     Time,
 )
-from pgwake.http.operation import NoParameters, Operation, ParsedRequest
+from pgwake.http.operation import Operation, ParsedRequest, listing
 
 
 class Schedule(ResponseModel):
@@ -61,10 +61,6 @@ class ScheduleRun(ResponseModel):
     job_id: JobId | None
 
 
-async def _list(context: ApiContext, _: ParsedRequest[NoParameters, None]) -> str:
-    return await context.pool.read(http.list_schedules)
-
-
 def _changing(
     change: str,
 ) -> Callable[[ApiContext, ParsedRequest[SchedulePath, None]], Awaitable[str]]:
@@ -83,13 +79,11 @@ _CHANGES: tuple[tuple[str, str, type[ResponseModel]], ...] = (
 )
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
-    Operation(
-        method="GET",
-        path="/api/schedules",
-        summary="The schedules, with their next and last ticks",
-        parameters=NoParameters,
-        answer=Schedules,
-        do=_list,
+    listing(
+        "/api/schedules",
+        "The schedules, with their next and last ticks",
+        Schedules,
+        http.list_schedules,
     ),
     *(
         Operation(

@@ -3,9 +3,8 @@
 from typing import Any
 
 from pgwake.database.statements import http
-from pgwake.http.context import ApiContext
 from pgwake.http.fields import Count, Kind, QueueName, ResponseModel, Time, WorkerName
-from pgwake.http.operation import NoParameters, Operation, ParsedRequest
+from pgwake.http.operation import Operation, listing
 
 
 class Worker(ResponseModel):
@@ -30,17 +29,6 @@ class Workers(ResponseModel):
     workers: list[Worker]
 
 
-async def _list(context: ApiContext, _: ParsedRequest[NoParameters, None]) -> str:
-    return await context.pool.read(http.list_workers)
-
-
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
-    Operation(
-        method="GET",
-        path="/api/workers",
-        summary="Who works",
-        parameters=NoParameters,
-        answer=Workers,
-        do=_list,
-    ),
+    listing("/api/workers", "Who works", Workers, http.list_workers),
 )

@@ -22,7 +22,8 @@ export function kinds() {
         isHeader: true,
       },
       {
-        ...numbers('Workers', ({ workers }) => workers),
+        label: 'Workers',
+        type: 'number',
         show(cell, { workers }) {
           setText(cell, Number(workers) ? count(workers) : 'none');
           cell.classList.toggle('bad', !Number(workers));

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import psycopg
@@ -84,6 +86,41 @@ def test_the_command_writes_its_figures(server: EmbeddedServer, tmp_path: Path) 
     assert answer["server"]["server_version"]
     assert answer["machine"]["processors"] > 0
     assert len(answer["benchmarks"]["stats"]["medians"]) == SHOWN["stats"][0]
+
+
+def test_pgwake_keeps_the_contract_of_the_long_horizon_harness(
+    server: EmbeddedServer, admin: psycopg.Connection
+) -> None:
+    admin.execute("create database long_horizon")
+    url = database_url(server, "long_horizon", "postgres")
+    sizes = {"PRODUCER_PACING": "harness", "SAMPLE_EVERY_S": "1", "JOB_WORK_MS": "0"}
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.lab.benchmarks.long_horizon"],
+            cwd=CHECKOUT,
+            env={**os.environ, **sizes, "DATABASE_URL": url},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            descriptor = json.loads(process.stdout.readline())
+            assert descriptor["kind"] == "descriptor"
+            process.stdin.write("ENQUEUE 7\n")
+            process.stdin.flush()
+            seen: dict[str, list[float]] = defaultdict(list)
+            while not any(seen["completion_rate"]):
+                sample = json.loads(process.stdout.readline())
+                seen[sample["metric"]].append(sample["value"])
+            process.send_signal(signal.SIGTERM)
+            process.stdout.read()
+        assert process.returncode == 0
+        assert any(seen["enqueue_rate"])
+        assert {"claim_p50_ms", "claim_p95_ms", "claim_p99_ms"} <= seen.keys()
+        assert not any(seen["queue_depth"])
+    finally:
+        admin.execute("drop database long_horizon with (force)")
 
 
 # What the peers' runner gives a driver: here, a job in a copy of what setup() has made.

@@ -13,6 +13,7 @@
 --          pgwake.dependencies    which live jobs others wait for
 --          pgwake.rechecks        when to check again whether a job that waits can be admitted
 --          pgwake.rate_buckets    what is left of each queue's rate
+--          pgwake.key_buckets     what is used of concurrency keys' rates
 --          pgwake.schedules       recurring jobs, by cron or by an interval
 --          pgwake.workers         who works, for people to look at
 --          pgwake.upkeep_turns    which worker does the upkeep
@@ -145,6 +146,8 @@ create table if not exists pgwake.queues (
   wakeups              text not null default 'asleep', -- NOTIFY while somebody has the queue's notify lock, or always
   status_events        text not null default 'watched',
   drop_payloads        boolean not null default false, -- of jobs that complete
+  key_rate             double precision,               -- starts a second of a concurrency_key; default no limit
+  key_burst            int,                            -- of its starts at once; default a second's worth, at least 1
 
   constraint queues_pkey primary key (name),
   constraint queues_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),
@@ -168,6 +171,8 @@ create table if not exists pgwake.queues (
   constraint queues_rate_burst_is_1_to_1000000 check (rate_burst between 1 and 1000000),
   constraint queues_rate_burst_needs_rate_limit check (rate_burst is null or rate_limit is not null),
   constraint queues_key_limit_is_1_to_10000 check (key_limit between 1 and 10000),
+  constraint queues_key_rate_is_up_to_1000000_a_second check (key_rate >= 0.00001 and key_rate <= 1000000),
+  constraint queues_key_burst_is_1_to_1000000 check (key_burst between 1 and 1000000),
   constraint queues_retention_completed_is_at_most_10_years
     check (retention_completed between interval '0' and interval '10 years'),
   constraint queues_retention_failed_is_at_most_10_years
@@ -226,16 +231,20 @@ create table if not exists pgwake.kinds (
   constraint kinds_declared_schema_is_an_object check (jsonb_typeof(declared_schema) = 'object')
 );
 
--- Limits of single concurrency keys, where they differ from their queue's key_limit.
+-- Limits of single concurrency keys, where they differ from their queue's key_limit and key_rate.
 create table if not exists pgwake.concurrency_limits (
   queue        text collate "C" not null,
   key          text collate "C" not null,
-  max_running  int not null,  -- 0: none of its jobs is started
+  max_running  int,               -- 0: none of its jobs is started; null: as its queue says
+  rate_limit   double precision,  -- starts a second; null: as its queue says
 
   constraint concurrency_limits_pkey primary key (queue, key),
   constraint concurrency_limits_queue_is_1_to_128_bytes check (octet_length(queue) between 1 and 128),
   constraint concurrency_limits_key_is_1_to_512_bytes check (octet_length(key) between 1 and 512),
-  constraint concurrency_limits_max_running_is_0_to_10000 check (max_running between 0 and 10000)
+  constraint concurrency_limits_max_running_is_0_to_10000 check (max_running between 0 and 10000),
+  constraint concurrency_limits_rate_limit_is_up_to_1000000_a_second
+    check (rate_limit >= 0.00001 and rate_limit <= 1000000),
+  constraint concurrency_limits_has_a_limit check (num_nonnulls(max_running, rate_limit) > 0)
 );
 
 -- When to check again whether a job that waits can be admitted: for a concurrency key that may have room (one row for
@@ -272,6 +281,15 @@ create table if not exists pgwake.rate_buckets (
   filled_at  timestamptz not null,
 
   constraint rate_buckets_pkey primary key (queue)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- The token bucket of each concurrency key with a rate that is not full; see use_key_tokens.
+create table if not exists pgwake.key_buckets (
+  queue    text collate "C" not null,
+  key      text collate "C" not null,
+  full_at  timestamptz not null,
+
+  constraint key_buckets_pkey primary key (queue, key)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- Who works, for people to look at. Nothing rests on it: a worker's jobs rest on their own leases.
@@ -669,6 +687,9 @@ begin
   create index kinds_insert_idx on pgwake.kinds (name)
     where check_payload or priority is not null or declared_priority is not null;
 
+  create index concurrency_limits_rate_idx on pgwake.concurrency_limits (queue)
+    where rate_limit is not null;
+
   create index queues_insert_idx on pgwake.queues (name)
     where priority is not null or wakeups <> 'asleep' or status_events <> 'watched';
 
@@ -755,11 +776,12 @@ $finding$;
 comment on table pgwake.jobs is 'Every job, for as long as it is kept. Producers insert (kind, payload, ...).';
 comment on table pgwake.queues is 'Policy, one optional row a queue; read when it is needed, so a change holds at once.';
 comment on table pgwake.kinds is 'Policy, one optional row a kind: what workers declare, and what operators set before it.';
-comment on table pgwake.concurrency_limits is 'How many jobs of one concurrency key run at once.';
+comment on table pgwake.concurrency_limits is 'How many jobs of one concurrency key run at once, and start a second.';
 comment on table pgwake.rechecks is 'When to check again whether a job that waits can be admitted.';
 comment on table pgwake.dependencies is 'Which live jobs others wait for.';
 comment on table pgwake.schedules is 'Recurring jobs; see schedule().';
 comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
+comment on table pgwake.key_buckets is 'When the bucket of each concurrency key with a rate is full again.';
 comment on table pgwake.workers is 'Who works, for people to look at; nothing rests on it.';
 comment on table pgwake.upkeep_turns is 'Which worker does the upkeep, and when each step was last done; one row.';
 comment on table pgwake.counts is 'What happened, a row a statement: behind get_queue_stats; see maintain(''fold'').';

@@ -259,7 +259,8 @@ comment on function pgwake.after_truncate_jobs is
   'Internal: counts after a TRUNCATE of a leaf of pgwake.jobs.';
 revoke all on function pgwake.after_truncate_jobs from public;
 
--- A resumed queue or a changed policy may make jobs runnable.
+-- A resumed queue or a changed policy may make jobs runnable. A changed rate starts with
+-- full buckets, since what was used is noted as the time that it took at the rate before.
 create or replace function pgwake.after_change_queues()
 returns trigger
 language plpgsql
@@ -269,7 +270,13 @@ as $$
 begin
   lock table pgwake.jobs_live in row exclusive mode;  -- seen by open_writers()
   perform pgwake.wake(coalesce(new.name, old.name));
-  if new.key_limit is distinct from old.key_limit then
+  if new.key_rate is distinct from old.key_rate then
+    delete from pgwake.key_buckets as b
+    where b.queue in (new.name, old.name) and not exists (
+      select from pgwake.concurrency_limits as l
+      where l.queue = b.queue and l.key = b.key and l.rate_limit is not null);
+  end if;
+  if (new.key_limit, new.key_rate, new.key_burst) is distinct from (old.key_limit, old.key_rate, old.key_burst) then
     perform pgwake.flag_all_keys(coalesce(new.name, old.name));
   end if;
   return null;
@@ -288,6 +295,10 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   lock table pgwake.jobs_live in row exclusive mode;  -- seen by open_writers()
+  if new.rate_limit is distinct from old.rate_limit then
+    delete from pgwake.key_buckets as b
+    where (b.queue, b.key) = (new.queue, new.key) or (b.queue, b.key) = (old.queue, old.key);
+  end if;
   perform pgwake.flag_keys(array[new.queue, old.queue], array[new.key, old.key]);
   return null;
 end

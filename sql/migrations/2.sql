@@ -1,14 +1,15 @@
 -- From schema 1: all tables can be published, workers report their slots, children are
 -- found that nobody would look at, the one text index of the server's collation gets the
 -- collation "C", one index tells which queues' jobs concern somebody when they end,
--- queues can drop the payloads of completed jobs, a claimed job stays on its page, and an
--- owner's UPDATE is compared with what was before.
+-- queues can drop the payloads of completed jobs, a claimed job stays on its page, an
+-- owner's UPDATE is compared with what was before, and concurrency keys can have rates.
 do $migration$
 begin
   if current_setting('pgwake.installed_version')::int <> 1 then
     return;
   end if;
-  perform pgwake.lock_tables('pgwake.jobs', 'pgwake.queues', 'pgwake.rechecks', 'pgwake.counts', 'pgwake.workers');
+  perform pgwake.lock_tables(
+    'pgwake.jobs', 'pgwake.queues', 'pgwake.concurrency_limits', 'pgwake.rechecks', 'pgwake.counts', 'pgwake.workers');
 
   alter table pgwake.rechecks replica identity full;
   alter table pgwake.counts replica identity full;
@@ -34,5 +35,18 @@ begin
     after update on pgwake.jobs
     referencing old table as replaced new table as changed
     for each statement execute function pgwake.after_change_jobs('1');
+  alter table pgwake.queues
+    add column key_rate double precision,
+    add column key_burst int,
+    add constraint queues_key_rate_is_up_to_1000000_a_second check (key_rate >= 0.00001 and key_rate <= 1000000),
+    add constraint queues_key_burst_is_1_to_1000000 check (key_burst between 1 and 1000000);
+  alter table pgwake.concurrency_limits
+    alter column max_running drop not null,
+    add column rate_limit double precision,
+    add constraint concurrency_limits_rate_limit_is_up_to_1000000_a_second
+      check (rate_limit >= 0.00001 and rate_limit <= 1000000),
+    add constraint concurrency_limits_has_a_limit check (num_nonnulls(max_running, rate_limit) > 0);
+  create index concurrency_limits_rate_idx on pgwake.concurrency_limits (queue)
+    where rate_limit is not null;
 end
 $migration$;

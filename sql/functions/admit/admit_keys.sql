@@ -1,8 +1,7 @@
 -- Admits jobs that wait for a concurrency key that has room: makes up to count due jobs
 -- of a queue's keys pending. Internal, for claim_rows.
 --
--- A key's room is its limit (concurrency_limits, else key_limit, else 1) less its pending
--- and running jobs. Its jobs come in by priority descending, run_at, id. Their run_at
+-- A key's room is what key_room says: by its limit, and by its rate. Its jobs come in by priority descending, run_at, id. Their run_at
 -- becomes the time of the recheck, if it is not older, but at most a second ago, and
 -- later than claimed_up_to, behind which the claim looks: a job's turn begins when its
 -- key has room, so keys take turns, in proportion to their limits, however many jobs each has.
@@ -16,7 +15,7 @@
 --   adds a job, ends or puts off one that holds the room without handing it on, or raises
 --   the limit, writes a recheck in the same transaction: so whatever changes after that
 --   snapshot has a later recheck. Where room is left, a new recheck stands at the time the next job is
---   due. Nothing is due, or no room: a recheck needs no lock, for the same reason.
+--   due; where the rate is used up, at that of its next token. Nothing is due, or no room: a recheck needs no lock, for the same reason.
 --   Where another has the lock, the recheck is left: he may have seen less.
 --
 -- So one claim holds no more locks of keys than jobs it asked for, and at most 100. Not
@@ -27,8 +26,7 @@
 -- for nobody. Rides rechecks_due_idx, jobs_key_idx, priority by priority, then
 -- jobs_live_pkey.
 create or replace function pgwake.admit_keys(
-  queue text, count int, key_limit int, at timestamptz, from_at timestamptz, claimed_up_to timestamptz,
-  audience pgwake.audience
+  queue text, count int, at timestamptz, from_at timestamptz, claimed_up_to timestamptz, audience pgwake.audience
 )
 returns timestamptz
 language plpgsql volatile
@@ -42,7 +40,8 @@ as $$
 declare
   v_jobs int := least(admit_keys.count, 100);   -- how many may still be admitted
   v_locks int := least(admit_keys.count, 100);  -- how many keys may still be locked
-  v_window int := greatest(20, v_jobs / coalesce(admit_keys.key_limit, 1));
+  v_window int;
+  v_policy record;
   v_is_last boolean;  -- all rechecks that are due are in the window
   v_is_done boolean;  -- all keys in it that have room were tried
   v_passed text[] := '{}';  -- keys that another has the lock of
@@ -52,9 +51,10 @@ declare
   v_back_at timestamptz;    -- the earliest that was given back
   v_now timestamptz;
 
-  -- Keys whose lock is had, and the time of their recheck; of an event each.
+  -- Keys whose lock is had, the time of their recheck, and that of the next token if they wait for one.
   v_keys text[];
   v_ats timestamptz[];
+  v_token_ats timestamptz[];
   v_promoted int;
   v_promoted_rows int := 0;
   v_events text[];
@@ -68,7 +68,11 @@ begin
     perform pgwake.raise_invalid(
       'concurrency keys need transactions that are read committed', 'Claim in a transaction of that level.');
   end if;
-  for v_round in 1..case when found then 20 else 0 end loop  -- none: only rechecks of children are due
+  v_is_last := not found;
+  select q.key_limit, q.key_rate, q.key_burst into v_policy
+  from (values (1)) as v left join pgwake.queues as q on q.name = admit_keys.queue;
+  v_window := greatest(20, v_jobs / coalesce(v_policy.key_limit, 1));
+  for v_round in 1..case when v_is_last then 0 else 20 end loop  -- none: only rechecks of children are due
     with due as materialized (
       select r.ctid as tid, r.key, r.at
       from pgwake.rechecks as r
@@ -78,24 +82,22 @@ begin
       limit v_window
     ),
     judged as materialized (
-      select k.key, k.at, w.next_at,
-        case when w.next_at is not null then coalesce(c.max_running, admit_keys.key_limit, 1) - (
-          select count(*)
-          from (
-            select from pgwake.jobs_live as j
-            where j.queue = admit_keys.queue and j.status between 'pending' and 'running' and j.concurrency_key = k.key
-              and j.has_parents_left is not true
-            limit coalesce(c.max_running, admit_keys.key_limit, 1)
-          ) as held
-        ) end as room
+      select k.key, k.at, w.next_at, r.room,
+        case when r.room > 0 then w.next_at else greatest(w.next_at, r.token_at) end as recheck_at,
+        r.room > 0 or r.token_at is not null as comes_again
       from (select d.key, min(d.at) as at from due as d group by d.key) as k
-      left join pgwake.concurrency_limits as c on c.queue = admit_keys.queue and c.key = k.key
       cross join lateral (
         select coalesce(
           (select h.run_at from pgwake.key_heads(admit_keys.queue, k.key) as h
            where h.run_at <= admit_keys.at limit 1),
           (select min(h.run_at) from pgwake.key_heads(admit_keys.queue, k.key) as h)) as next_at
       ) as w
+      left join lateral (
+        select l.room, l.token_at
+        from pgwake.key_room(
+          admit_keys.queue, k.key, v_policy.key_limit, v_policy.key_rate, v_policy.key_burst, admit_keys.at) as l
+        where w.next_at is not null
+      ) as r on true
     ),
     tried as materialized (
       select o.key, o.at,
@@ -139,10 +141,10 @@ begin
     ),
     next_rechecks as (
       insert into pgwake.rechecks (queue, at, key)
-      select distinct admit_keys.queue, j.next_at, j.key
+      select distinct admit_keys.queue, j.recheck_at, j.key
       from gone as g
       join judged as j on j.key = g.key
-      where j.room > 0 and j.next_at > admit_keys.at
+      where j.comes_again and j.recheck_at > admit_keys.at
     )
     select array_agg(t.key order by t.at) filter (where t.is_had),
       array_agg(t.at order by t.at) filter (where t.is_had),
@@ -163,17 +165,10 @@ begin
     if v_keys is not null then
       v_now := greatest(admit_keys.at, clock_timestamp() + (pgwake.now() - now()));
       with roomy as materialized (
-        select u.key, u.at, u.place, coalesce(c.max_running, admit_keys.key_limit, 1) - (
-            select count(*)::int
-            from (
-              select from pgwake.jobs_live as j
-              where j.queue = admit_keys.queue and j.concurrency_key = u.key
-                and j.status between 'pending' and 'running' and j.has_parents_left is not true
-              limit coalesce(c.max_running, admit_keys.key_limit, 1)
-            ) as held
-          ) as room
+        select u.key, u.at, u.place, r.room, r.token_at
         from unnest(v_keys, v_ats) with ordinality as u(key, at, place)
-        left join pgwake.concurrency_limits as c on c.queue = admit_keys.queue and c.key = u.key
+        cross join lateral pgwake.key_room(
+          admit_keys.queue, u.key, v_policy.key_limit, v_policy.key_rate, v_policy.key_burst, admit_keys.at) as r
       ),
       next_jobs as materialized (
         select w.id, r.key, r.at
@@ -209,28 +204,29 @@ begin
       select (select count(*) from promoted),
         (select array_agg(pgwake.status_event(p.id, p.queue, p.kind, 'waiting', 'pending'))
            filter (where pgwake.is_announced(p.queue, admit_keys.audience)) from promoted as p),
-        array_agg(r.key), array_agg(case when c.jobs > 0 then admit_keys.at else r.at end)
-      into v_promoted, v_events, v_keys, v_ats
+        array_agg(r.key), array_agg(case when c.jobs > 0 then admit_keys.at else r.at end),
+        array_agg(case when r.room <= coalesce(c.jobs, 0) then r.token_at end)
+      into v_promoted, v_events, v_keys, v_ats, v_token_ats
       from roomy as r
       left join counted as c on c.key = r.key
-      where r.room > coalesce(c.jobs, 0);
+      where r.room > coalesce(c.jobs, 0) or r.token_at is not null;
       v_jobs := v_jobs - v_promoted;
       v_promoted_rows := v_promoted_rows + v_promoted;
       v_all_events := v_all_events || v_events;
     end if;
 
-    -- For keys that have room left, a recheck of what waits. What is due has been skipped, since somebody has it
+    -- For keys that have room left, or wait for a token, a recheck of what waits. What is due has been skipped, since somebody has it
     -- locked; or this claim has enough: a key that had its turn is last in line now, the others keep their places.
     if v_keys is not null then
       with next_rechecks as (
         insert into pgwake.rechecks (queue, at, key)
         select admit_keys.queue,
           case
-            when w.run_at > admit_keys.at then w.run_at
+            when w.run_at > admit_keys.at or u.token_at is not null then greatest(w.run_at, u.token_at)
             when v_jobs = 0 then u.at
             else admit_keys.at + interval '50 milliseconds'
           end, u.key
-        from unnest(v_keys, v_ats) as u(key, at)
+        from unnest(v_keys, v_ats, v_token_ats) as u(key, at, token_at)
         cross join lateral (
           select min(h.run_at) as run_at from pgwake.key_heads(admit_keys.queue, u.key) as h
         ) as w

@@ -6,7 +6,8 @@
 -- No lock of the key is needed: for everybody else one job leaves the room at the moment
 -- the next one comes in, so a limit that held goes on holding. What can't be handed on
 -- gets a recheck, as from flag_keys: nobody waits who is seen here and is free, the
--- first is not due, or the limit was lowered. Also under repeatable read, where a job
+-- first is not due, the limit was lowered, or the key has a rate, whose tokens are taken
+-- under its lock alone. Also under repeatable read, where a job
 -- may have changed since.
 --
 -- Waits for nobody. Rides jobs_key_idx and jobs_live_pkey.
@@ -53,19 +54,10 @@ begin
   ),
   chosen as materialized (
     select d.queue, d.key, d.jobs, case when d.ids = '{}' then d.ids else d.ids[:(
-      select l.max_running - (
-        select count(*)::int
-        from (
-          select from pgwake.jobs_live as j
-          where j.queue = d.queue and j.status between 'pending' and 'running' and j.concurrency_key = d.key
-            and j.has_parents_left is not true
-          limit l.max_running
-        ) as held)
-      from (
-        select coalesce(
-          (select c.max_running from pgwake.concurrency_limits as c where c.queue = d.queue and c.key = d.key),
-          (select q.key_limit from pgwake.queues as q where q.name = d.queue), 1) as max_running
-      ) as l
+      select case when r.rate is null then r.room else 0 end
+      from (values (1)) as v
+      left join pgwake.queues as q on q.name = d.queue
+      cross join lateral pgwake.key_room(d.queue, d.key, q.key_limit, q.key_rate, q.key_burst, v_now) as r
     )] end as ids
     from due as d
   ),

@@ -48,12 +48,10 @@ begin
     select u.queue, pgwake.now(), u.key
     from unflagged as u
     where (
-      select count(*) from pgwake.jobs_live as j
-      where j.queue = u.queue and j.status between 'pending' and 'running' and j.concurrency_key = u.key
-        and j.has_parents_left is not true
-    ) < coalesce(
-      (select c.max_running from pgwake.concurrency_limits as c where c.queue = u.queue and c.key = u.key),
-      (select q.key_limit from pgwake.queues as q where q.name = u.queue), 1
+      select r.room > 0
+      from (values (1)) as v
+      left join pgwake.queues as q on q.name = u.queue
+      cross join lateral pgwake.key_room(u.queue, u.key, q.key_limit, q.key_rate, q.key_burst, pgwake.now()) as r
     ) and exists (
       select from pgwake.jobs_live as j
       where j.queue = u.queue and j.status = 'waiting' and j.concurrency_key = u.key

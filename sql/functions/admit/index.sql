@@ -1,5 +1,6 @@
 -- Which waiting jobs may run: concurrency keys, limits, parents.
 \ir flag_keys.sql
+\ir key_room.sql
 \ir status_after_change.sql
 \ir admit_next_jobs.sql
 \ir flag_all_keys.sql
@@ -7,6 +8,7 @@
 \ir flag_children.sql
 \ir rows_read.sql
 \ir key_heads.sql
+\ir use_key_tokens.sql
 \ir admit_keys.sql
 \ir admit_keyed_jobs.sql
 \ir admit_free_children.sql

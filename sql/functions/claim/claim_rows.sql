@@ -53,7 +53,8 @@
 -- What is not plain goes through the parts: limit_claim, admit_due_jobs, lock_due_jobs.
 -- Both start the jobs and look at what is left alike. lock_due_jobs has its settings from
 -- here, since to set them again costs 10% of a claim of one job. Rides jobs_claim_idx,
--- jobs_live_pkey, queues_pkey, kinds_claim_idx and rechecks_due_idx.
+-- jobs_live_pkey, queues_pkey, kinds_claim_idx, concurrency_limits_rate_idx and
+-- rechecks_due_idx.
 create or replace function pgwake.claim_rows(
   queue text,
   count int,
@@ -165,7 +166,7 @@ begin
               and least(j.crash_count, 2) * 201 - j.priority < 302) as is_plain
       from (
         select q.paused_until, coalesce(q.lease, interval '5 minutes') as lease, q.timeout, q.max_running, q.rate_limit,
-          q.rate_burst, q.key_limit,
+          q.rate_burst,
           exists (
             select from pgwake.kinds as k
             where k.timeout is not null or k.lease is not null or k.declared_lease is not null) as has_kinds,
@@ -176,6 +177,9 @@ begin
             order by r.at
             limit 1
           ) as recheck_at,
+          q.key_rate is not null or exists (
+            select from pgwake.concurrency_limits as c
+            where c.queue = v.name and c.rate_limit is not null) as has_key_rates,
           pgwake.is_watched() or exists (
             select from pgwake.queues as e where e.status_events <> 'watched') as has_audience
         from (values (claim_rows.queue)) as v(name)
@@ -233,7 +237,7 @@ begin
 
     if v_policy.recheck_at <= v_now and not claim_rows.suspects then
       v_admitted := pgwake.admit_due_jobs(
-        claim_rows.queue, v_count, v_policy.key_limit, v_now, v_keys_from, v_resume_points);
+        claim_rows.queue, v_count, v_now, v_keys_from, v_resume_points);
       v_policy.recheck_at := v_admitted.recheck_at;
       v_now := v_admitted.at;
       claimed_at := v_now;
@@ -295,6 +299,9 @@ begin
       perform pgwake.announce(array_agg(pgwake.status_event(j.id, j.queue, j.kind, 'pending', 'running')))
       from pgwake.jobs_live as j, pgwake.get_audience() as a
       where j.id = any (v_ids) and pgwake.is_announced(j.queue, a);
+    end if;
+    if v_policy.has_key_rates then
+      perform pgwake.use_key_tokens(claim_rows.queue, v_ids, v_now);
     end if;
     if v_tokens is not null then
       insert into pgwake.rate_buckets (queue, tokens, filled_at)

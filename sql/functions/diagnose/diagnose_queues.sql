@@ -169,7 +169,8 @@ begin
         (coalesce(q.backoff_base, interval '1 second') > coalesce(q.backoff_cap, interval '1 hour'),
          'backoff_base is above backoff_cap, so all retries wait for the cap', 'backoff_base = backoff_cap'),
         (q.keep_order and q.key_limit > 1, 'keep_order needs a key_limit of 1', 'key_limit = 1'),
-        (q.key_limit > q.max_running, 'key_limit is above max_running, and never reached', 'key_limit = max_running')
+        (q.key_limit > q.max_running, 'key_limit is above max_running, and never reached', 'key_limit = max_running'),
+        (q.key_rate > q.rate_limit, 'key_rate is above rate_limit, and never reached', 'key_rate = rate_limit')
     ) as p(is_so, problem, change)
     where p.is_so
     union all

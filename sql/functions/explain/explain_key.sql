@@ -14,11 +14,14 @@ declare
   v_own_limit int := (
     select l.max_running from pgwake.concurrency_limits as l
     where l.queue = job.queue and l.key = job.concurrency_key);
-  v_limit int := coalesce(
-    v_own_limit, (select q.key_limit from pgwake.queues as q where q.name = job.queue), 1);
+  v_policy pgwake.queues;
+  v_limit int;
+  v_room record;
   v_holders bigint[];
   v_before_count bigint;
 begin
+  select q.* into v_policy from pgwake.queues as q where q.name = job.queue;
+  v_limit := coalesce(v_own_limit, v_policy.key_limit, 1);
   if v_limit = 0 then
     return array[format(
       'Its concurrency key %s is closed: its limit in pgwake.concurrency_limits is 0.', v_key)];
@@ -44,6 +47,14 @@ begin
       case when cardinality(v_holders) > 5 then format(' and %s more', cardinality(v_holders) - 5) else '' end)];
   elsif job.run_at > pgwake.now() then
     return '{}';
+  end if;
+  select r.* into v_room
+  from pgwake.key_room(
+    job.queue, job.concurrency_key, v_policy.key_limit, v_policy.key_rate, v_policy.key_burst, pgwake.now()) as r;
+  if v_room.room <= 0 then
+    return array[format(
+      'Its concurrency key %s has used its rate (%s starts a second); the next can be at %s.', v_key, v_room.rate,
+      pgwake.say_time(v_room.token_at))];
   end if;
 
   select count(*) into v_before_count

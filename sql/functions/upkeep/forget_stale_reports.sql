@@ -1,6 +1,7 @@
--- Removes workers that have not been seen for a day, and kinds of which nothing is
--- known but that workers gave their jobs back, more than a week ago. Returns how many.
--- Skips rows that somebody has locked: they are being reported.
+-- Removes workers that have not been seen for a day, kinds of which nothing is known but
+-- that workers gave their jobs back, more than a week ago, and buckets of concurrency keys
+-- that are full again. Returns how many. Skips rows that somebody has locked: they are
+-- being reported, or used.
 create or replace function pgwake.forget_stale_reports()
 returns int
 language plpgsql volatile
@@ -9,6 +10,7 @@ as $$
 declare
   v_worker_count int;
   v_kind_count int;
+  v_bucket_count int;
 begin
   delete from pgwake.workers as w
   where w.ctid = any (array(
@@ -24,10 +26,14 @@ begin
                        s.priority) = 0
     for update skip locked));
   get diagnostics v_kind_count = row_count;
-  return v_worker_count + v_kind_count;
+  delete from pgwake.key_buckets as b
+  where b.ctid = any (array(
+    select s.ctid from pgwake.key_buckets as s where s.full_at <= pgwake.now() for update skip locked));
+  get diagnostics v_bucket_count = row_count;
+  return v_worker_count + v_kind_count + v_bucket_count;
 end
 $$;
 
 comment on function pgwake.forget_stale_reports is
-  'Internal: removes workers and bounced kinds that were last heard of long ago.';
+  'Internal: removes workers and bounced kinds that were last heard of long ago, and full buckets.';
 revoke all on function pgwake.forget_stale_reports from public;

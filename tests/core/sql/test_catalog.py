@@ -326,7 +326,7 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
         "is_notify_lock_held",
         "is_watched",
     }
-    inline |= {"rows_read", "now", "key_heads", "given_jobs", "live_bands"}
+    inline |= {"rows_read", "now", "key_heads", "key_room", "given_jobs", "live_bands"}
     qualified = {"get_audience", "wake"}  # called again and again
     parts = {"lock_due_jobs"}  # claim_rows pins its settings
     assert set(unpinned) == inline | qualified | parts

@@ -536,7 +536,7 @@ async def test_under_repeatable_read_keys_are_refused_with_a_reason(
 
 
 async def test_a_limit_must_be_a_number(db: Connection) -> None:
-    with refused("23502"):
+    with refused("23514", "concurrency_limits_has_a_limit"):
         await db.execute("insert into pgwake.concurrency_limits values ('q', 'a')")
 
 

@@ -380,6 +380,9 @@ ILLEGAL_LIMITS: list[tuple[str, str]] = [
     ("'q', repeat('x', 513), 1", "key_is_1_to_512_bytes"),
     ("'q', 'k', -1", "max_running_is_0_to_10000"),
     ("'q', 'k', 10001", "max_running_is_0_to_10000"),
+    ("'q', 'k', 1, 0", "rate_limit_is_up_to_1000000_a_second"),
+    ("'q', 'k', 1, 'nan'", "rate_limit_is_up_to_1000000_a_second"),
+    ("'q', 'k', null", "has_a_limit"),
 ]
 
 
@@ -406,10 +409,7 @@ async def test_a_named_check_refuses_a_limit_of_a_key(
     db: Connection, values: str, check: str
 ) -> None:
     with refused("23514", by=f"concurrency_limits_{check}"):
-        await db.execute(
-            "insert into pgwake.concurrency_limits (queue, key, max_running)"
-            f" values ({values})"
-        )
+        await db.execute(f"insert into pgwake.concurrency_limits values ({values})")
 
 
 async def test_every_check_of_policy_has_a_row_that_it_refuses(db: Connection) -> None:

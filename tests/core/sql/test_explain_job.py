@@ -240,6 +240,26 @@ async def test_a_rate_that_is_used_up_says_when_the_next_token_comes(
     assert "rate limit" not in await explain(db, job_id)
 
 
+async def test_a_key_that_has_used_its_rate_says_when_it_goes_on(
+    db: Connection,
+) -> None:
+    await set_queue(db, key_rate=0.01)
+    await running(db, concurrency_key="other")
+    job_id = await insert(db, concurrency_key="k")
+    assert "rate" not in await explain(db, job_id)
+    await db.execute(
+        "insert into pgwake.key_buckets"
+        " values ('default', 'k', pgwake.now() + interval '50 s')"
+    )
+    text = await explain(db, job_id)
+
+    assert 'key "k" has used its rate (0.01 starts a second); the next can be' in text
+    assert re.search(r"\(in (50|4\d)(\.\d)? s\)", text)
+
+    await set_clock(db, "51 s")
+    assert "rate" not in await explain(db, job_id)
+
+
 async def test_jobs_before_it_are_counted_in_the_order_of_claims(
     db: Connection,
 ) -> None:

@@ -181,6 +181,9 @@ ILLEGAL_POLICY: list[tuple[dict[str, Any], str]] = [
     ({"rate_limit": 1.0, "rate_burst": 0}, "rate_burst_is_1_to_1000000"),
     ({"rate_burst": 1}, "rate_burst_needs_rate_limit"),
     ({"key_limit": 0}, "key_limit_is_1_to_10000"),
+    ({"key_rate": 0.0}, "key_rate_is_up_to_1000000_a_second"),
+    ({"key_rate": float("nan")}, "key_rate_is_up_to_1000000_a_second"),
+    ({"key_burst": 0}, "key_burst_is_1_to_1000000"),
     ({"wakeups": "never"}, "wakeups_is_known"),
     ({"status_events": "sometimes"}, "status_events_is_known"),
 ]

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -12,19 +13,24 @@ from support.sql.helpers import (
     call,
     claim,
     claim_batch,
+    claimed_ids,
+    complete,
     insert,
     insert_many,
     job,
+    pair,
     pairs,
     refused,
     rolled_back,
     set_clock,
     set_queue,
 )
+from support.sql.plans import buffers
 
 STARTED = """
 select started_at from pgwake.jobs where started_at is not null order by started_at
 """
+BUCKETS = "select count(*) from pgwake.key_buckets"
 
 
 def exceeds(starts: list[datetime], rate: float, burst: int) -> list[tuple[int, int]]:
@@ -189,3 +195,173 @@ async def test_a_burst_out_of_range_is_refused(db: Connection, burst: int) -> No
 async def test_a_burst_without_a_rate_is_refused(db: Connection) -> None:
     with refused("23514", "queues_rate_burst_needs_rate_limit"):
         await set_queue(db, rate_burst=5)
+
+
+async def keyed(db: Connection, keys: str, **columns: Any) -> list[int]:
+    """Insert a job for each letter, which is its concurrency key."""
+    return [await insert(db, concurrency_key=key, **columns) for key in keys]
+
+
+async def keyed_many(db: Connection, key: str, count: int) -> None:
+    await db.execute(
+        "insert into pgwake.jobs (kind, concurrency_key)"
+        " select 'noop', $1 from generate_series(1, $2::int)",
+        key,
+        count,
+    )
+
+
+async def run_all(db: Connection) -> str:
+    """Run what is due until nothing is; the keys of these jobs."""
+    keys = ""
+    while jobs := await claim(db, 100):
+        await complete(db, *jobs)
+        for row in jobs:
+            keys += (await job(db, row["id"]))["concurrency_key"]
+    return "".join(sorted(keys))
+
+
+async def set_key_rate(db: Connection, key: str, rate: float | None) -> None:
+    await db.execute(
+        "insert into pgwake.concurrency_limits (queue, key, max_running, rate_limit)"
+        " values ('default', $1, 1, $2)"
+        " on conflict (queue, key) do update set rate_limit = excluded.rate_limit",
+        key,
+        rate,
+    )
+
+
+async def test_each_key_has_a_rate_and_a_burst(db: Connection) -> None:
+    await set_queue(db, key_rate=0.01, key_burst=2)
+    await keyed(db, "aaaaab")
+    assert await run_all(db) == "aab"
+    await keyed(db, "bb")
+    assert await run_all(db) == "b"
+
+    row = await claim_batch(db, 100)
+    until = row["next_run_at"] - row["claimed_at"]
+    assert timedelta(seconds=98) < until < timedelta(seconds=101)
+    await set_clock(db, f"{until.total_seconds()} s")
+    assert await run_all(db) == "ab"
+    await set_clock(db, "1 hour")
+    assert await run_all(db) == "aa"
+
+
+async def test_the_rate_holds_for_as_many_as_a_key_runs_at_once(db: Connection) -> None:
+    await set_queue(db, key_limit=3, key_rate=0.01, key_burst=2)
+    await keyed(db, "aaaa")
+    assert len(await claim(db, 100)) == 2
+    await set_clock(db, "1 hour")
+    assert len(await claim(db, 100)) == 1, "the limit"
+
+
+async def test_a_job_that_was_let_in_has_a_token_until_it_starts(
+    db: Connection,
+) -> None:
+    await set_queue(db, key_limit=3, key_rate=0.01)
+    first, second, *_ = await keyed(db, "aaa")
+    urgent = await insert(db, priority=9)
+    assert await claimed_ids(db, 1) == [urgent]
+    assert await db.fetchval(BUCKETS) == 0, "not used yet"
+    await set_clock(db, "1 hour")
+    assert await claimed_ids(db) == [first], "its token fills the bucket"
+    assert await claimed_ids(db) == []
+    await set_clock(db, "101 minutes")
+    assert await claimed_ids(db) == [second]
+
+
+async def test_a_single_key_has_a_rate_of_its_own(db: Connection) -> None:
+    await set_key_rate(db, "a", 0.01)
+    await keyed(db, "aaabbb")
+    assert await run_all(db) == "abbb"
+    await set_queue(db, key_rate=0.02)
+    await keyed(db, "b")
+    assert await run_all(db) == "b"
+    await set_clock(db, "55 seconds")
+    await keyed(db, "b")
+    assert await run_all(db) == "b"
+    await set_clock(db, "101 seconds")
+    assert await run_all(db) == "a"
+
+
+async def test_a_changed_rate_starts_with_a_full_bucket(db: Connection) -> None:
+    await set_queue(db, key_rate=0.001)
+    await keyed(db, "aaaa")
+    assert await run_all(db) == "a"
+    await set_queue(db, key_rate=0.002)
+    assert await run_all(db) == "a"
+    await set_key_rate(db, "a", 0.003)
+    assert await run_all(db) == "a"
+    await set_key_rate(db, "a", None)
+    await set_queue(db, key_rate=None)
+    assert await run_all(db) == "a"
+
+
+async def test_a_retry_waits_for_a_token(db: Connection) -> None:
+    await set_queue(db, key_rate=0.01)
+    (job_id,) = await keyed(db, "a")
+    (held,) = await claim(db)
+    await call(db, "fail_job", **pair(held), retry_in=timedelta(seconds=2))
+    await set_clock(db, "3 seconds")
+    assert await claim(db) == []
+    await set_clock(db, "101 seconds")
+    assert await claimed_ids(db) == [job_id]
+
+
+async def test_a_key_without_a_token_is_not_flagged_and_full_buckets_go(
+    db: Connection,
+) -> None:
+    await set_queue(db, key_rate=0.01)
+    await keyed(db, "aab")
+    assert await run_all(db) == "ab"
+    assert await call(db, "maintain", step="keys") == {"keys": 0}
+    await call(db, "maintain", step="retention")
+    assert await db.fetchval(BUCKETS) == 2
+    await set_clock(db, "101 seconds")
+    await call(db, "maintain", step="retention")
+    assert await db.fetchval(BUCKETS) == 0
+
+
+async def test_an_exhausted_key_costs_other_claims_nothing(db: Connection) -> None:
+    await set_queue(db, key_rate=0.01)
+    await keyed(db, "ab")
+    await insert_many(db, 4)
+    await claim(db, 2)
+    before = await buffers(db, "claim_rows", queue="default", count=1)
+    await keyed_many(db, "a", 2000)
+    await claim(db, 1)
+    after = await buffers(db, "claim_rows", queue="default", count=1)
+    assert after <= before + 5
+
+
+@pytest.mark.parametrize(("rate", "burst", "most"), [(100, 1, 1), (100, 10, 4)])
+async def test_over_any_span_a_key_starts_no_more_than_burst_and_rate(
+    connect: Connect, db: Connection, rate: float, burst: int, most: int
+) -> None:
+    await set_queue(db, key_rate=rate, key_burst=burst, key_limit=most)
+    for key in "abc":
+        await keyed_many(db, key, 100)
+    sessions = [await connect() for _ in range(8)]
+    left = 300
+
+    async def work(session: Connection) -> None:
+        nonlocal left
+        while left > 0:
+            jobs = await claim(session, 3)
+            left -= len(jobs)
+            if jobs:
+                await call(session, "complete_jobs", **pairs(*jobs))
+            else:
+                await asyncio.sleep(0.001)
+
+    await asyncio.gather(*(work(session) for session in sessions))
+    for key in "abc":
+        found = await db.fetch(
+            "select started_at from pgwake.jobs where concurrency_key = $1 order by 1",
+            key,
+        )
+        starts = [row[0] for row in found]
+        assert len(starts) == 100
+        assert exceeds(starts, rate, burst) == []
+        if most == 1:
+            assert exceeds(starts, rate * 0.5, burst), "it was used"

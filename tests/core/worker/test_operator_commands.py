@@ -280,6 +280,8 @@ async def test_limits_are_shown_set_and_lifted(
         "rate_limit: none",
         "rate_burst: none",
         "key_limit: none",
+        "key_rate: none",
+        "key_burst: none",
     ]
     assert await connection.fetchval("select count(*) from pgwake.queues") == 0
 
@@ -290,7 +292,10 @@ async def test_limits_are_shown_set_and_lifted(
         "rate_limit": 0.5,
         "rate_burst": 3,
         "key_limit": None,
+        "key_rate": None,
+        "key_burst": None,
         "keys": {},
+        "key_rates": {},
     }
 
 
@@ -320,7 +325,7 @@ async def test_two_changes_of_limits_at_once_both_hold(
         await set_limits(connection, "x", {"max_running": 5, "key_limit": 3})
     await changed
     limits = await get_limits(connection, "x")
-    assert list(limits.values()) == [5, 2.0, None, 3, {}]
+    assert list(limits.values()) == [5, 2.0, None, 3, None, None, {}, {}]
 
 
 async def test_a_key_has_a_limit_of_its_own(
@@ -328,10 +333,15 @@ async def test_a_key_has_a_limit_of_its_own(
 ) -> None:
     answer = await pgwake("limit", "x", "--key", "k\x1b", "--key-limit", "0")
     assert answer.output.splitlines()[-1] == "key k\N{REPLACEMENT CHARACTER}: 0"
+    answer = await pgwake("limit", "x", "--key", "k\x1b", "--key-rate", "0.5", "--json")
+    assert answer.json["keys"] == {"k\x1b": 0}
+    assert answer.json["key_rates"] == {"k\x1b": 0.5}
+    answer = await pgwake("limit", "x", "--key", "k\x1b", "--key-limit", "none")
+    assert answer.output.splitlines()[-1].endswith(": 0.5 a second")
     answer = await pgwake(
-        "limit", "x", "--key", "k\x1b", "--key-limit", "none", "--json"
+        "limit", "x", "--key", "k\x1b", "--key-rate", "none", "--json"
     )
-    assert answer.json["keys"] == {}
+    assert answer.json["keys"] == answer.json["key_rates"] == {}
     found = "select count(*) from pgwake.concurrency_limits"
     assert await connection.fetchval(found) == 0
 

@@ -627,6 +627,7 @@ async def test_a_schedule_that_is_late_or_refused_is_found(db: Connection) -> No
         {"backoff_base": timedelta(1), "backoff_cap": timedelta(0)},
         {"keep_order": True, "key_limit": 2},
         {"key_limit": 3, "max_running": 2},
+        {"key_rate": 3.0, "rate_limit": 2.0},
     ],
 )
 async def test_policy_of_a_queue_that_can_not_be_meant_is_found(

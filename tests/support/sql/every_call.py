@@ -97,7 +97,8 @@ def set_policy(life: EveryCall) -> None:
     )
     admin.execute("insert into pgwake.queues (name) values ('gone')")
     admin.execute(
-        "update pgwake.queues set webhook = 'http://127.0.0.1/hook', key_limit = 2"
+        "update pgwake.queues set webhook = 'http://127.0.0.1/hook', key_limit = 2,"
+        " key_rate = 100"
         " where name = 'limited'"
     )
     admin.execute("delete from pgwake.queues where name = 'gone'")

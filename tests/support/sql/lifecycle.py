@@ -156,8 +156,9 @@ class Lifecycle(ScheduleRules):
         self.actors = [Actor(connection) for connection in acting]
         self.looking.execute(
             "truncate pgwake.jobs, pgwake.queues, pgwake.concurrency_limits,"
-            " pgwake.rechecks, pgwake.rate_buckets, pgwake.counts, pgwake.count_sums,"
-            " pgwake.count_leaves, pgwake.dependencies, pgwake.schedules"
+            " pgwake.rechecks, pgwake.rate_buckets, pgwake.key_buckets, pgwake.counts,"
+            " pgwake.count_sums, pgwake.count_leaves, pgwake.dependencies,"
+            " pgwake.schedules"
         )
         self._set_clock()
         for queue in ("q1", "q2"):

@@ -35,7 +35,7 @@ from pgwake.database.statements.operate import (
     pause_queue,
     resume_queue,
     set_drop_payloads,
-    set_key_limit,
+    set_key_limits,
     set_limits,
 )
 from pgwake.database.statements.stats import (
@@ -50,6 +50,7 @@ from pgwake.errors import EXIT_BUSY
 
 LOOK_SECONDS = 0.2  # between the looks of a drain
 PROGRESS_LINES = 10  # of running jobs under the statistics
+KEY_LIMITS = {"key_limit": "max_running", "key_rate": "rate_limit"}  # of single keys
 
 
 QueueName = Annotated[
@@ -274,9 +275,21 @@ def limit(
             metavar="N", help="Jobs of a concurrency key at once, or none: 1."
         ),
     ] = None,
+    key_rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="Starts a second of a concurrency key, or none."
+        ),
+    ] = None,
+    key_burst: Annotated[
+        str | None, typer.Option(metavar="N", help="Of its starts at once, or none.")
+    ] = None,
     key: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="Of this concurrency key alone: --key-limit."),
+        typer.Option(
+            metavar="KEY",
+            help="Of this concurrency key alone: --key-limit, --key-rate.",
+        ),
     ] = None,
     as_json: Json = False,
     database_url: Url = None,
@@ -287,15 +300,17 @@ def limit(
         "rate_limit": number_or_none("--rate", rate, float),
         "rate_burst": number_or_none("--burst", burst),
         "key_limit": number_or_none("--key-limit", key_limit),
+        "key_rate": number_or_none("--key-rate", key_rate, float),
+        "key_burst": number_or_none("--key-burst", key_burst),
     }
     changes = {name: value for name, value in changes.items() if value is not KEEP}
-    if key is not None and set(changes) != {"key_limit"}:
-        wrong_usage("--key needs --key-limit, and nothing else goes with it.")
+    if key is not None and not ({*changes} and {*changes} <= KEY_LIMITS.keys()):
+        wrong_usage("--key needs --key-limit or --key-rate; nothing else goes with it.")
 
     async def change(connection: Connection) -> Row:
         if key is not None:
-            value = changes["key_limit"]
-            await set_key_limit(connection, queue_name, key, value)
+            own = {KEY_LIMITS[name]: value for name, value in changes.items()}
+            await set_key_limits(connection, queue_name, key, own)
         elif changes:
             await set_limits(connection, queue_name, changes)
         return await get_limits(connection, queue_name)
@@ -304,11 +319,13 @@ def limit(
     if as_json:
         print_json(limits)
         return
-    keys = limits.pop("keys")
+    keys, key_rates = limits.pop("keys"), limits.pop("key_rates")
     for name, value in limits.items():
         say(f"{name}: {'none' if value is None else value}")
     for one, value in keys.items():
         say(f"key {one}: {value}")
+    for one, value in key_rates.items():
+        say(f"key {one}: {value} a second")
 
 
 def payloads(

@@ -21,21 +21,29 @@ from pgwake.pause_queue($1, coalesce($2, pgwake.now() + $3::interval, 'infinity'
   as p(until)
 """
 _RESUME_QUEUE = "select pgwake.resume_queue($1)"
-_LIMITS = ("max_running", "rate_limit", "rate_burst", "key_limit")
+_LIMITS = (
+    "max_running",
+    "rate_limit",
+    "rate_burst",
+    "key_limit",
+    "key_rate",
+    "key_burst",
+)
 _GET_LIMITS = """
-select q.max_running, q.rate_limit, q.rate_burst, q.key_limit
+select q.max_running, q.rate_limit, q.rate_burst, q.key_limit, q.key_rate, q.key_burst
 from pgwake.queues as q
 where q.name = $1
 """
 _GET_KEY_LIMITS = """
-select l.key, l.max_running from pgwake.concurrency_limits as l
+select l.key, l.max_running, l.rate_limit from pgwake.concurrency_limits as l
 where l.queue = $1
 order by l.key
 limit 1000
 """
 _SET_LIMITS = """
-insert into pgwake.queues as q (name, max_running, rate_limit, rate_burst, key_limit)
-values ($1, $3, $4, $5, $6)
+insert into pgwake.queues as q
+  (name, max_running, rate_limit, rate_burst, key_limit, key_rate, key_burst)
+values ($1, $3, $4, $5, $6, $7, $8)
 on conflict (name) do update
 set max_running = case when 'max_running' = any ($2::text[])
     then excluded.max_running else q.max_running end,
@@ -44,7 +52,11 @@ set max_running = case when 'max_running' = any ($2::text[])
   rate_burst = case when 'rate_burst' = any ($2::text[])
     then excluded.rate_burst else q.rate_burst end,
   key_limit = case when 'key_limit' = any ($2::text[])
-    then excluded.key_limit else q.key_limit end
+    then excluded.key_limit else q.key_limit end,
+  key_rate = case when 'key_rate' = any ($2::text[])
+    then excluded.key_rate else q.key_rate end,
+  key_burst = case when 'key_burst' = any ($2::text[])
+    then excluded.key_burst else q.key_burst end
 """
 _GET_DROP_PAYLOADS = """
 select coalesce(bool_or(q.drop_payloads), false)
@@ -55,13 +67,23 @@ _SET_DROP_PAYLOADS = """
 insert into pgwake.queues (name, drop_payloads) values ($1, $2)
 on conflict (name) do update set drop_payloads = excluded.drop_payloads
 """
-_SET_KEY_LIMIT = """
-insert into pgwake.concurrency_limits as l (queue, key, max_running)
-values ($1, $2, $3)
-on conflict (queue, key) do update set max_running = excluded.max_running
-"""
-_DROP_KEY_LIMIT = """
-delete from pgwake.concurrency_limits as l where l.queue = $1 and l.key = $2
+_SET_KEY_LIMITS = """
+with wanted as (
+  select
+    case when 'max_running' = any ($3::text[]) then $4::int else l.max_running end,
+    case when 'rate_limit' = any ($3::text[]) then $5::float8 else l.rate_limit end
+  from (values ($1::text, $2::text)) as v(queue, key)
+  left join pgwake.concurrency_limits as l on l.queue = v.queue and l.key = v.key
+),
+dropped as (
+  delete from pgwake.concurrency_limits as l using wanted as w(max_running, rate_limit)
+  where l.queue = $1 and l.key = $2 and num_nonnulls(w.max_running, w.rate_limit) = 0
+)
+insert into pgwake.concurrency_limits (queue, key, max_running, rate_limit)
+select $1, $2, w.max_running, w.rate_limit from wanted as w(max_running, rate_limit)
+where num_nonnulls(w.max_running, w.rate_limit) > 0
+on conflict (queue, key) do update
+set max_running = excluded.max_running, rate_limit = excluded.rate_limit
 """
 
 
@@ -197,11 +219,13 @@ async def resume_queue(connection: Connection, queue: str) -> bool:
 
 
 async def get_limits(connection: Connection, queue: str) -> dict[str, Any]:
-    """Return a queue's limits, and under keys those of single concurrency keys."""
+    """Return a queue's limits; under keys and key_rates those of single keys."""
     row = await connection.fetchrow(_GET_LIMITS, queue)
     limits: dict[str, Any] = dict.fromkeys(_LIMITS) if row is None else dict(row)
-    keys = await connection.fetch(_GET_KEY_LIMITS, queue)
-    return {**limits, "keys": dict(map(tuple, keys))}
+    keys = [tuple(row) for row in await connection.fetch(_GET_KEY_LIMITS, queue)]
+    limits["keys"] = {key: most for key, most, _ in keys if most is not None}
+    limits["key_rates"] = {key: rate for key, _, rate in keys if rate is not None}
+    return limits
 
 
 async def set_limits(
@@ -212,14 +236,15 @@ async def set_limits(
     await connection.execute(_SET_LIMITS, queue, list(changes), *values)
 
 
-async def set_key_limit(
-    connection: Connection, queue: str, key: str, limit: int | None
+async def set_key_limits(
+    connection: Connection, queue: str, key: str, changes: dict[str, Any]
 ) -> None:
-    """Limit one concurrency key; None: as its queue says."""
-    if limit is None:
-        await connection.execute(_DROP_KEY_LIMIT, queue, key)
-    else:
-        await connection.execute(_SET_KEY_LIMIT, queue, key, limit)
+    """Change max_running or rate_limit of one concurrency key.
+
+    None: as its queue says.
+    """
+    values = changes.get("max_running"), changes.get("rate_limit")
+    await connection.execute(_SET_KEY_LIMITS, queue, key, list(changes), *values)
 
 
 async def set_drop_payloads(

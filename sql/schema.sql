@@ -59,6 +59,7 @@
 --
 -- Errors   PW001 no such job         PW002 lease lost          PW003 invalid argument
 --          PW004 schema mismatch     PW005 duplicate unique key     PW006 the database is a copy, not adopted
+--          PW007 queue is full
 
 -- All is made by the schema's owner, whichever of its members, or superuser, runs this.
 do $schema$
@@ -148,6 +149,7 @@ create table if not exists pgwake.queues (
   drop_payloads        boolean not null default false, -- of jobs that complete
   key_rate             double precision,               -- starts a second of a concurrency_key; default no limit
   key_burst            int,                            -- of its starts at once; default a second's worth, at least 1
+  max_pending          int,                            -- pending and waiting jobs, when one is inserted; default no limit
 
   constraint queues_pkey primary key (name),
   constraint queues_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),
@@ -179,7 +181,10 @@ create table if not exists pgwake.queues (
     check (retention_failed between interval '0' and interval '10 years'),
   constraint queues_webhook_is_an_http_url check (webhook ~ '^https?://[^\s/]' and octet_length(webhook) <= 2048),
   constraint queues_wakeups_is_known check (wakeups in ('asleep', 'always')),
-  constraint queues_status_events_is_known check (status_events in ('watched', 'always', 'never'))
+  constraint queues_status_events_is_known check (status_events in ('watched', 'always', 'never')),
+  constraint queues_max_pending_is_1_to_10000000 check (max_pending between 1 and 10000000),
+  -- they come in the transactions of who ends jobs
+  constraint queues_webhooks_have_no_max_pending check (max_pending is null or name <> 'pgwake.webhooks')
 );
 
 -- One optional row a kind. declared_*: what workers declare by their decorators, the newest version's; only they write
@@ -691,7 +696,7 @@ begin
     where rate_limit is not null;
 
   create index queues_insert_idx on pgwake.queues (name)
-    where priority is not null or wakeups <> 'asleep' or status_events <> 'watched';
+    where priority is not null or wakeups <> 'asleep' or status_events <> 'watched' or max_pending is not null;
 
   create index queues_ends_idx on pgwake.queues (name)
     where max_running is not null or webhook is not null or status_events <> 'watched' or drop_payloads;

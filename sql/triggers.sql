@@ -24,8 +24,8 @@ comment on function pgwake.before_insert_jobs is
   'Internal: has a job with parents or a concurrency key wait.';
 revoke all on function pgwake.before_insert_jobs from public;
 
--- Checks the payloads of kinds that are to be checked, gives jobs of priority 0 their
--- policy's (as get_policy says), counts, wakes and announces. One look tells whether
+-- Checks the payloads of kinds that are to be checked and whether full queues are added
+-- to, gives jobs of priority 0 their policy's (as get_policy says), counts, wakes and announces. One look tells whether
 -- there is any policy that matters (kinds_insert_idx, queues_insert_idx), and whether
 -- all jobs are pending in one queue, as nearly always. Then wake() and get_audience()
 -- are asked only if the notify lock is held, or somebody watches: a tenth of a
@@ -59,7 +59,8 @@ begin
       where k.check_payload or k.priority is not null or k.declared_priority is not null),
     exists (
       select from pgwake.queues as q
-      where q.priority is not null or q.wakeups <> 'asleep' or q.status_events <> 'watched')
+      where q.priority is not null or q.wakeups <> 'asleep' or q.status_events <> 'watched'
+        or q.max_pending is not null)
   into v_queue, v_last_queue, v_rows, v_other_rows, v_has_kinds, v_has_queues
   from inserted as i;
 
@@ -83,6 +84,17 @@ begin
           hint = v_problem[2];
       end if;
     end loop;
+  end if;
+  if v_has_queues then
+    perform pgwake.check_max_pending(q.name, i.idle_rows, q.max_pending)
+    from (
+      select n.queue, count(*) as idle_rows
+      from inserted as n
+      where n.status in ('pending', 'waiting')
+      group by n.queue
+    ) as i
+    join pgwake.queues as q on q.name = i.queue
+    where q.max_pending is not null;
   end if;
   if v_has_kinds or v_has_queues then
     perform pgwake.set_policy_priorities(array(

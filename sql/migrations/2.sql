@@ -1,8 +1,9 @@
 -- From schema 1: all tables can be published, workers report their slots, children are
 -- found that nobody would look at, the one text index of the server's collation gets the
 -- collation "C", one index tells which queues' jobs concern somebody when they end,
--- queues can drop the payloads of completed jobs, a claimed job stays on its page, an
--- owner's UPDATE is compared with what was before, and concurrency keys can have rates.
+-- queues can drop the payloads of completed jobs and refuse more than so many, a claimed
+-- job stays on its page, an owner's UPDATE is compared with what was before, and
+-- concurrency keys can have rates.
 do $migration$
 begin
   if current_setting('pgwake.installed_version')::int <> 1 then
@@ -21,6 +22,12 @@ begin
   drop index pgwake.queues_max_running_idx;
   drop index pgwake.queues_webhook_idx;
   alter table pgwake.queues add column drop_payloads boolean not null default false;
+  alter table pgwake.queues add column max_pending int
+    constraint queues_max_pending_is_1_to_10000000 check (max_pending between 1 and 10000000),
+    add constraint queues_webhooks_have_no_max_pending check (max_pending is null or name <> 'pgwake.webhooks');
+  drop index pgwake.queues_insert_idx;
+  create index queues_insert_idx on pgwake.queues (name)
+    where priority is not null or wakeups <> 'asleep' or status_events <> 'watched' or max_pending is not null;
   create index queues_ends_idx on pgwake.queues (name)
     where max_running is not null or webhook is not null or status_events <> 'watched' or drop_payloads;
   alter table pgwake.jobs add column is_payload_dropped boolean;

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         LeaseLostError,
         NoSuchJobError,
         PgwakeError,
+        QueueFullError,
         ResourceError,
         UnreadableValueError,
         WaitTimeoutError,
@@ -41,7 +42,7 @@ else:
         "engine.worker": "Worker",
         "errors": "ConfigurationError DuplicateJobError InvalidArgumentError "
         "InvalidScheduleError LeaseLostError NoSuchJobError PgwakeError "
-        "ResourceError UnreadableValueError WaitTimeoutError",
+        "QueueFullError ResourceError UnreadableValueError WaitTimeoutError",
         "jobs.job": "Job ParentResult",
         "jobs.outcomes": "Discard Retry Snooze",
         "jobs.registry": "Registry job middleware resource",
@@ -82,6 +83,7 @@ __all__ = [
     "ParentResult",
     "PgwakeError",
     "Queue",
+    "QueueFullError",
     "Registry",
     "ResourceError",
     "Retry",

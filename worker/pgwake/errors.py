@@ -83,5 +83,9 @@ class DuplicateJobError(PgwakeError):
         self.job_id = job_id
 
 
+class QueueFullError(PgwakeError):
+    """A queue has no room for more jobs (max_pending): nothing has been added."""
+
+
 class WaitTimeoutError(PgwakeError, TimeoutError):
     """A job has not ended in the time that somebody would wait for it."""

@@ -3,6 +3,7 @@
 -- queue_without_worker  error    a job is due for a minute, and no live worker has its
 --                                queue, which is not paused
 -- queue_paused          notice   until it is resumed, with a job due for an hour
+-- queue_full            warning  as many jobs wait as its max_pending, so inserts are refused
 -- suspect_waits         warning  a job that crashed twice is due for 15 minutes: no
 --                                quarantine takes it
 -- kind_without_worker   warning  given back within the hour, or the first of its queue and
@@ -27,13 +28,14 @@ as $$
 declare
   v_now timestamptz := pgwake.now();
   v_loaded text[];  -- queues with jobs that don't run
+  v_loads bigint[];  -- and with how many
   v_heaps text[];
   v_heap_sizes bigint[];
   v_first_kinds text[];
 begin
-  select array_agg(s.queue) filter (where s.idle > 0), array_agg(s.queue) filter (where s.failed > 10000),
-    array_agg(s.failed) filter (where s.failed > 10000)
-  into v_loaded, v_heaps, v_heap_sizes
+  select array_agg(s.queue) filter (where s.idle > 0), array_agg(s.idle) filter (where s.idle > 0),
+    array_agg(s.queue) filter (where s.failed > 10000), array_agg(s.failed) filter (where s.failed > 10000)
+  into v_loaded, v_loads, v_heaps, v_heap_sizes
   from (
     select r.queue, coalesce(sum(r.live_rows), 0) - coalesce(sum(r.running_rows), 0) as idle,
       sum(r.failed_rows)::bigint as failed
@@ -48,6 +50,18 @@ begin
     h.size::double precision
   from unnest(v_heaps, v_heap_sizes) as h(queue, size)
   order by h.size desc
+  limit 10;
+
+  return query
+  select 'queue_full', 'warning', q.name,
+    format('%s jobs of the queue %s are pending or waiting, and it takes %s: inserts are refused', l.idle,
+      pgwake.say_name(q.name), q.max_pending),
+    format('select * from pgwake.get_queue_stats(%L);  -- then more workers, or a higher max_pending', q.name),
+    l.idle::double precision
+  from unnest(v_loaded, v_loads) as l(queue, idle)
+  join pgwake.queues as q on q.name = l.queue
+  where l.idle >= q.max_pending
+  order by l.idle desc
   limit 10;
 
   return query

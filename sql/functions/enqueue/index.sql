@@ -1,5 +1,6 @@
 -- How jobs come, where a plain INSERT does not do.
 \ir allow_replace.sql
+\ir check_max_pending.sql
 \ir enqueue.sql
 \ir given_jobs.sql
 \ir enqueue_many.sql

@@ -184,6 +184,8 @@ ILLEGAL_POLICY: list[tuple[dict[str, Any], str]] = [
     ({"key_rate": 0.0}, "key_rate_is_up_to_1000000_a_second"),
     ({"key_rate": float("nan")}, "key_rate_is_up_to_1000000_a_second"),
     ({"key_burst": 0}, "key_burst_is_1_to_1000000"),
+    ({"max_pending": 0}, "max_pending_is_1_to_10000000"),
+    ({"name": "pgwake.webhooks", "max_pending": 1}, "webhooks_have_no_max_pending"),
     ({"wakeups": "never"}, "wakeups_is_known"),
     ({"status_events": "sometimes"}, "status_events_is_known"),
 ]

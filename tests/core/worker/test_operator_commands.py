@@ -282,10 +282,12 @@ async def test_limits_are_shown_set_and_lifted(
         "key_limit: none",
         "key_rate: none",
         "key_burst: none",
+        "max_pending: none",
     ]
     assert await connection.fetchval("select count(*) from pgwake.queues") == 0
 
     await pgwake("limit", "x", "--max-running", "5", "--rate", "0.5", "--burst", "3")
+    await pgwake("limit", "x", "--max-pending", "9")
     answer = await pgwake("limit", "x", "--max-running", "none", "--json")
     assert answer.json == {
         "max_running": None,
@@ -294,6 +296,7 @@ async def test_limits_are_shown_set_and_lifted(
         "key_limit": None,
         "key_rate": None,
         "key_burst": None,
+        "max_pending": 9,
         "keys": {},
         "key_rates": {},
     }

@@ -619,6 +619,17 @@ async def test_a_schedule_that_is_late_or_refused_is_found(db: Connection) -> No
     assert await found(db) == []
 
 
+async def test_a_full_queue_is_found(db: Connection) -> None:
+    await set_queue(db, "it's", max_pending=2)
+    await insert(db, queue="it's")
+    assert await found(db) == []
+    await insert(db, queue="it's")
+
+    row = await finding(db, "queue_full")
+    assert (row["severity"], row["subject"], row["value"]) == ("warning", "it's", 2)
+    assert len(await db.fetch(row["fix"])) == 1
+
+
 @pytest.mark.parametrize(
     "policy",
     [

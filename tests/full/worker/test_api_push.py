@@ -14,7 +14,7 @@ import structlog
 
 from pgwake import Registry
 from support import Connection
-from support.sql.helpers import insert, job, job_in, running
+from support.sql.helpers import insert, job, job_in, running, set_queue
 from support.worker.api import problem, serving
 from support.worker.helpers import ended
 
@@ -166,6 +166,12 @@ async def test_a_key_that_is_live_gives_that_jobs_id(
         found = problem(answer, 409, code="PW005", index=1)
         assert f"job {pending}" in found["detail"]
         assert await jobs_there(connection) == before
+
+        await set_queue(connection, "full", max_pending=1)
+        await api.post("/queues/full/push", json={"kind": "x"})
+        answer = await api.post("/queues/full/push", json={"kind": "x"})
+        assert "queue full is full" in problem(answer, 429, code="PW007")["detail"]
+        assert answer.headers["Retry-After"] == "5"
 
 
 async def test_of_pushes_of_one_key_at_once_one_is_new(

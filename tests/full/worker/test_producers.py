@@ -18,9 +18,10 @@ from pgwake import (
     NewJob,
     NoSuchJobError,
     PgwakeError,
+    QueueFullError,
 )
 from support import Connection
-from support.sql.helpers import ABSENT, job
+from support.sql.helpers import ABSENT, job, set_queue
 from support.worker.helpers import asleep, embedded, ended
 from support.worker.producers import CONNECTIONS, POOLS, Producer
 from support.worker.registries import quick
@@ -215,6 +216,15 @@ async def test_an_argument_that_is_refused_here_leaves_the_transaction_as_it_is(
         await producer("enqueue", "b")
 
     assert await kinds(connection) == ["b"]
+
+
+async def test_a_full_queue_takes_none_of_many(
+    producer: Producer, connection: Connection
+) -> None:
+    await set_queue(connection, "full", max_pending=1)
+    many = [NewJob("a", queue="full"), NewJob("a", queue="full")]
+    with pytest.raises(QueueFullError, match=r"queue full is full.*Try again"):
+        await producer("enqueue_many", many)
 
 
 REFUSED: list[tuple[tuple[Any, ...], type[PgwakeError], str]] = [

@@ -284,6 +284,12 @@ def limit(
     key_burst: Annotated[
         str | None, typer.Option(metavar="N", help="Of its starts at once, or none.")
     ] = None,
+    max_pending: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="Jobs that wait, beyond which none is added, or none."
+        ),
+    ] = None,
     key: Annotated[
         str | None,
         typer.Option(
@@ -302,6 +308,7 @@ def limit(
         "key_limit": number_or_none("--key-limit", key_limit),
         "key_rate": number_or_none("--key-rate", key_rate, float),
         "key_burst": number_or_none("--key-burst", key_burst),
+        "max_pending": number_or_none("--max-pending", max_pending),
     }
     changes = {name: value for name, value in changes.items() if value is not KEEP}
     if key is not None and not ({*changes} and {*changes} <= KEY_LIMITS.keys()):

@@ -131,6 +131,7 @@ class PgwakeBackend(BaseTaskBackend):
             InvalidTask: An option can't be meant.
             TypeError: An argument is no JSON value.
             DuplicateJobError: Its unique key is taken, and on_conflict is raise.
+            QueueFullError: The queue has a max_pending, and no room.
         """
         self.validate_task(task)
         payload: Any = normalize_json({"args": args, "kwargs": kwargs})

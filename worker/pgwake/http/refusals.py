@@ -4,7 +4,7 @@ import asyncpg
 import structlog
 
 from pgwake.database.connection import describe, is_transient
-from pgwake.http.problems import ProblemError, unavailable
+from pgwake.http.problems import RETRY_SECONDS, ProblemError, unavailable
 
 log = structlog.get_logger()
 
@@ -39,6 +39,9 @@ def _refusal(error: asyncpg.PostgresError) -> ProblemError | None:
         case "PW001" | "PW002" | "PW003" | "PW005":
             detail = message if code == "PW003" else _with_detail(message, error.detail)
             return ProblemError(_OWN[code], detail, error.hint, code=code)
+        case "PW007":
+            later = {"Retry-After": str(RETRY_SECONDS)}
+            return ProblemError(429, message, error.hint, headers=later, code=code)
         case "PW004" | "3F000" | "42P01" | "42883" if "pgwake" in message:
             return unavailable(
                 message, "Run `pgwake init` with this version of pgwake."

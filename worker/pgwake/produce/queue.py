@@ -83,6 +83,7 @@ class AsyncQueue:
             InvalidArgumentError: An argument can't be meant. Most are found before the
                 database is asked; where it refuses, the transaction is aborted.
             DuplicateJobError: The unique key is taken, and on_conflict is raise.
+            QueueFullError: The queue has a max_pending, and no room.
         """
         return await self.add(NewJob(kind, payload, **options))
 
@@ -101,6 +102,7 @@ class AsyncQueue:
             InvalidArgumentError: One can't be meant; the message says which.
             DuplicateJobError: The unique key of one is taken, and its on_conflict is
                 raise.
+            QueueFullError: A queue has no room for its jobs.
         """
         many = [_checked(job) for job in jobs]
         with tracing.enqueueing(*_common(many)) as call:
@@ -118,6 +120,7 @@ class AsyncQueue:
         Raises:
             InvalidArgumentError: One can't be meant.
             DuplicateJobError: A unique key is taken.
+            QueueFullError: A queue has no room for its jobs.
         """
         with tracing.enqueueing(*_common(jobs)) as call:
             now = await self._ask(produce.now())

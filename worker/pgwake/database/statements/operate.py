@@ -28,36 +28,31 @@ _LIMITS = (
     "key_limit",
     "key_rate",
     "key_burst",
+    "max_pending",
 )
-_GET_LIMITS = """
-select q.max_running, q.rate_limit, q.rate_burst, q.key_limit, q.key_rate, q.key_burst
+_GET_LIMITS = f"""
+select {", ".join(f"q.{name}" for name in _LIMITS)}
 from pgwake.queues as q
 where q.name = $1
-"""
+"""  # noqa: S608
 _GET_KEY_LIMITS = """
 select l.key, l.max_running, l.rate_limit from pgwake.concurrency_limits as l
 where l.queue = $1
 order by l.key
 limit 1000
 """
-_SET_LIMITS = """
-insert into pgwake.queues as q
-  (name, max_running, rate_limit, rate_burst, key_limit, key_rate, key_burst)
-values ($1, $3, $4, $5, $6, $7, $8)
+_SET_LIMITS = f"""
+insert into pgwake.queues as q (name, {", ".join(_LIMITS)})
+values ($1, {", ".join(f"${place}" for place, _ in enumerate(_LIMITS, 3))})
 on conflict (name) do update
-set max_running = case when 'max_running' = any ($2::text[])
-    then excluded.max_running else q.max_running end,
-  rate_limit = case when 'rate_limit' = any ($2::text[])
-    then excluded.rate_limit else q.rate_limit end,
-  rate_burst = case when 'rate_burst' = any ($2::text[])
-    then excluded.rate_burst else q.rate_burst end,
-  key_limit = case when 'key_limit' = any ($2::text[])
-    then excluded.key_limit else q.key_limit end,
-  key_rate = case when 'key_rate' = any ($2::text[])
-    then excluded.key_rate else q.key_rate end,
-  key_burst = case when 'key_burst' = any ($2::text[])
-    then excluded.key_burst else q.key_burst end
-"""
+set {
+    ", ".join(
+        f"{name} = case when '{name}' = any ($2::text[])"
+        f" then excluded.{name} else q.{name} end"
+        for name in _LIMITS
+    )
+}
+"""  # noqa: S608
 _GET_DROP_PAYLOADS = """
 select coalesce(bool_or(q.drop_payloads), false)
 from pgwake.queues as q

@@ -142,6 +142,6 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         answer=PushedJobs,
         do=_push,
         status=201,
-        problems=(409,),
+        problems=(409, 429),
     ),
 )

@@ -12,6 +12,7 @@ from pgwake.errors import (
     InvalidArgumentError,
     NoSuchJobError,
     PgwakeError,
+    QueueFullError,
 )
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def _own_error(refusal: "asyncpg.PostgresError") -> PgwakeError | None:
         case "PW005":
             found = re.search(r"\d+", refusal.detail or "")
             return DuplicateJobError(said, int(found[0]) if found else None)
+        case "PW007":
+            return QueueFullError(said)
         case "23505" if constraint == "jobs_unique_key_idx":
             return DuplicateJobError(
                 "a live job has the unique key of one that was to be copied. Use"

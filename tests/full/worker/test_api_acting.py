@@ -181,6 +181,47 @@ async def test_dead_letters_are_retried_by_what_they_are(
         ):
             problem(await api.post("/api/failed/retry", json=body), 422)
         problem(await api.post("/api/failed/retry"), 400)
+        again = await job_in(connection, "failed", queue="slow")
+        await job_in(connection, "failed", queue="slow")
+        assert await retry(queue="slow", rate=0.001) == {"retried": 2, "skipped": 0}
+        count = "select count(*) from pgwake.jobs where run_at > now()"
+        assert await connection.fetchval(count) == 1
+        assert await status(connection, again) == "pending"
+
+
+async def test_dead_letters_are_purged_and_live_jobs_cancelled_after_a_dry_run(
+    connection: Connection, database: str
+) -> None:
+    letters = [await job_in(connection, "failed", queue="a") for _ in "12"]
+    held = await running(connection, queue="b")
+    waits = await insert(connection, queue="b")
+    async with serving(database) as api:
+
+        async def post(path: str, **body: object) -> object:
+            return (await api.post(path, json=body)).json()
+
+        purge, cancel = "/api/failed/purge", "/api/live/cancel"
+        assert await post(purge, queue="a", dry_run=True) == {"purged": 2}
+        assert await post(purge, queue="a", limit=1) == {"purged": 1}
+        left = "select array_agg(id) from pgwake.jobs_failed"
+        assert await connection.fetchval(left) == letters[1:]
+
+        done = {"cancelled": 1, "cancel_requested": 1, "missed": 0}
+        assert await post(cancel, queue="b", dry_run=True) == done
+        assert await status(connection, waits) == "pending"
+        assert await post(cancel, queue="b", status="pending") == {
+            **done,
+            "cancel_requested": 0,
+        }
+        assert await status(connection, waits) == "cancelled"
+        assert await status(connection, held["id"]) == "running"
+        for path, body in (
+            (purge, {}),
+            (cancel, {}),
+            (cancel, {"dry_run": True}),
+            (cancel, {"queue": "b", "status": "failed"}),
+        ):
+            problem(await api.post(path, json=body), 422)
 
 
 async def test_a_queue_is_paused_and_resumed_whatever_its_name(

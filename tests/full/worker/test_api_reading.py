@@ -82,7 +82,11 @@ async def test_history_tells_what_each_queue_was_like_and_how_fast_it_went() -> 
     history = History()
     start = datetime(2026, 1, 1, tzinfo=UTC)
     empty: dict[str, Any] = dict.fromkeys(
-        ("pending_count", "running_count", "failed_total", "completed_total"), 0
+        (
+            *("pending_count", "scheduled_count", "running_count"),
+            *("failed_total", "completed_total"),
+        ),
+        0,
     ) | dict.fromkeys(("avg_queue_time_ms", "avg_execution_time_ms"))
     history.add(start, [{"queue": "a", "enqueued_total": 5, **empty}])
     history.add(
@@ -245,7 +249,7 @@ async def test_a_job_is_shown_with_all_that_it_is_and_an_explanation(
     assert found["payload"] == payload
     assert found["worker"] == found["claimed_by"] == "w1"
     assert found["explanation"].startswith(f"Job {held['id']} is running.")
-    assert set(row) | {"worker", "explanation"} == set(found)
+    assert set(row) | {"worker", "explanation", "is_queue_paused"} == set(found)
 
 
 async def test_a_job_that_is_not_there_is_a_problem(database: str) -> None:
@@ -302,6 +306,36 @@ async def test_workers_are_told_with_what_they_do(database: str) -> None:
     assert worker["slots"] == 10
     assert worker["running"] == 0
     assert worker["started_at"] <= worker["seen_at"]
+
+
+async def test_queues_are_told_with_their_policy_and_kinds_with_their_schema(
+    connection: Connection, database: str
+) -> None:
+    await connection.execute(
+        "insert into pgwake.queues (name, max_running, timeout)"
+        " values ('q', 4, '1 minute');"
+        "insert into pgwake.concurrency_limits values ('q', 'customer', 2);"
+        "insert into pgwake.kinds (name, declared_schema)"
+        " values ('a', '{\"type\": \"object\"}')"
+    )
+    failed = await job_in(connection, "failed", queue="q")
+    async with serving(database) as api:
+        before = (await api.get(f"/api/jobs/{failed}")).json()
+        await api.post("/api/queues/q/pause")
+        queues = (await api.get("/api/queues")).json()["queues"]
+        kinds = (await api.get("/api/kinds")).json()["kinds"]
+        after = (await api.get(f"/api/jobs/{failed}")).json()
+        (group,) = (await api.get("/api/failed")).json()["groups"]
+    (queue,) = (queue for queue in queues if queue["name"] == "q")
+    assert (queue["max_running"], queue["failed_count"]) == (4, 1)
+    assert (queue["keys"], queue["policy"]) == (
+        {"customer": 2},
+        {"timeout": "00:01:00"},
+    )
+    assert (queue["is_paused"], queue["paused_until"]) == (True, None)
+    assert {"type": "object"} in [kind["schema"] for kind in kinds]
+    told = [row["is_queue_paused"] for row in (before, after, group)]
+    assert told == [False, True, True]
 
 
 async def test_findings_tell_what_is_wrong_and_what_to_type(

@@ -15,6 +15,7 @@ class Point:
 
     Attributes:
         pending: Jobs that were due.
+        scheduled: Jobs that were not yet due: before the first attempt, or after one.
         running: Jobs that ran.
         enqueued: Jobs enqueued since the installation; so are the next two.
         completed: Jobs completed.
@@ -25,6 +26,7 @@ class Point:
     """
 
     pending: int
+    scheduled: int
     running: int
     enqueued: int
     completed: int
@@ -48,6 +50,7 @@ class History:
         points = {
             row["queue"]: Point(
                 row["pending_count"],
+                row["scheduled_count"],
                 row["running_count"],
                 row["enqueued_total"],
                 row["completed_total"],

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from pgwake.database.statements import Connection
-from pgwake.database.statements.stats import LIST_WINDOW
+from pgwake.database.statements.stats import LIST_QUEUES, LIST_WINDOW
 
 LIST_SECONDS = 0.15  # after which a page is answered that has no jobs yet
 
@@ -133,8 +133,10 @@ select json_build_object(
 """
 _SHOW_JOB = """
 select (j.job || jsonb_build_object(
-  'worker', j.job -> 'claimed_by', 'explanation', pgwake.explain_job($1)))::text
+  'worker', j.job -> 'claimed_by', 'explanation', pgwake.explain_job($1),
+  'is_queue_paused', coalesce(q.paused_until > pgwake.now(), false)))::text
 from pgwake.get_job($1) as j(job)
+left join pgwake.queues as q on q.name = j.job ->> 'queue'
 """
 _CANCEL_JOB = """
 select json_build_object('id', $1::bigint, 'outcome', pgwake.cancel_job($1))::text
@@ -162,24 +164,42 @@ _STATUS = """
 select json_build_object('id', j.id, 'status', j.status)::text
 from pgwake.jobs_live as j where j.id = $1
 """
+_CANCEL_JOBS = """
+select (jsonb_build_object('cancelled', 0, 'cancel_requested', 0, 'missed', 0)
+  || coalesce(jsonb_object_agg(c.outcome, c.job_count), '{}'))::text
+from pgwake.cancel_jobs($1, $2, $3, $4, $5, $6, $7) as c
+"""
 _LIST_FAILED = """
 select json_build_object('groups', coalesce(
   json_agg(json_build_object(
     'fingerprint', f.fingerprint, 'queue', f.queue, 'kind', f.kind, 'reason', f.reason,
     'message', f.message, 'count', f.job_count, 'first_failed_at', f.first_failed_at,
-    'last_failed_at', f.last_failed_at, 'last_job_id', f.last_job_id
+    'last_failed_at', f.last_failed_at, 'last_job_id', f.last_job_id,
+    'is_queue_paused', coalesce(q.paused_until > pgwake.now(), false)
   ) order by f.place),
   '[]'))::text
 from pgwake.list_failed($1, $2, null, $3) with ordinality as f(
   fingerprint, queue, kind, reason, message, job_count, first_failed_at, last_failed_at,
   last_job_id, place)
+left join pgwake.queues as q on q.name = f.queue
 """
 _RETRY_FAILED = """
 select json_build_object(
   'retried', count(*) filter (where f.outcome = 'retried'),
   'skipped', count(*) filter (where f.outcome <> 'retried'))::text
-from pgwake.retry_failed($1, $2, $3, $4) as f
+from pgwake.retry_failed($1, $2, $3, $4, $5) as f
 """
+_PURGE_FAILED = """
+select json_build_object(
+  'purged', pgwake.purge('failed', $1, $2, $3, null, $4, $5))::text
+"""
+_LIST_QUEUES = """
+select json_build_object('queues', coalesce(
+  json_agg(to_jsonb(q) || jsonb_build_object(
+    'paused_until', nullif(q.paused_until, 'infinity')::timestamptz) order by q.name),
+  '[]'))::text
+from ({}) as q
+""".replace("{}", LIST_QUEUES)
 _PAUSE_QUEUE = """
 select json_build_object(
   'queue', $1::text, 'paused_until', nullif(p.until, 'infinity'))::text
@@ -206,8 +226,9 @@ _LIST_KINDS = """
 select json_build_object('kinds', coalesce(json_agg(k order by k.name), '[]'))::text
 from (
   select l.name, l.declared, l.overrides, l.bounce_count, l.bounced_at,
-    l.live_worker_count as workers
+    l.live_worker_count as workers, k.declared_schema as schema
   from pgwake.list_kinds() as l
+  left join pgwake.kinds as k on k.name = l.name
 ) as k
 """
 _LIST_SCHEDULES = """
@@ -325,15 +346,23 @@ async def list_failed(
     return await _text(connection, _LIST_FAILED, queue, kind, limit)
 
 
-async def retry_failed(
-    connection: Connection,
-    queue: str | None,
-    kind: str | None,
-    fingerprint: str | None,
-    limit: int,
-) -> str:
-    """Make dead letters pending again; how many."""
-    return await _text(connection, _RETRY_FAILED, queue, kind, fingerprint, limit)
+async def retry_failed(connection: Connection, given: Mapping[str, Any]) -> str:
+    """Make dead letters pending again; how many; given: see RetryFailed."""
+    names = ("queue", "kind", "fingerprint", "limit", "rate")
+    return await _text(connection, _RETRY_FAILED, *(given[name] for name in names))
+
+
+async def purge_failed(connection: Connection, given: Mapping[str, Any]) -> str:
+    """Delete dead letters for good; how many; given: see PurgeFailed."""
+    names = ("queue", "kind", "fingerprint", "limit", "dry_run")
+    return await _text(connection, _PURGE_FAILED, *(given[name] for name in names))
+
+
+async def cancel_jobs(connection: Connection, given: Mapping[str, Any]) -> str:
+    """Cancel jobs that have not ended; how many by outcome; given: see CancelJobs."""
+    names = ("queue", "kind", "concurrency_key", "unique_key", "status")
+    arguments = [given[name] for name in (*names, "limit", "dry_run")]
+    return await _text(connection, _CANCEL_JOBS, *arguments)
 
 
 async def pause_queue(
@@ -354,6 +383,11 @@ async def resume_queue(connection: Connection, queue: str) -> str:
 async def list_workers(connection: Connection) -> str:
     """Return the workers that report themselves."""
     return await _text(connection, _LIST_WORKERS)
+
+
+async def list_queues(connection: Connection) -> str:
+    """Return the queues, with their policy."""
+    return await _text(connection, _LIST_QUEUES)
 
 
 async def list_kinds(connection: Connection) -> str:

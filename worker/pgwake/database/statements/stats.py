@@ -74,7 +74,7 @@ select m.*,
   extract(epoch from clock_timestamp() - statement_timestamp())::float8 as seconds
 from pgwake.get_metrics() as m
 """
-_LIST_QUEUES = """
+LIST_QUEUES = """
 select coalesce(q.name, s.queue) as name,
   coalesce(q.paused_until > pgwake.now(), false) as is_paused,
   case when q.paused_until > pgwake.now() then q.paused_until::text end as paused_until,
@@ -87,6 +87,11 @@ select coalesce(q.name, s.queue) as name,
       - case q.wakeups when 'asleep' then 'wakeups' else '' end
       - case q.status_events when 'watched' then 'status_events' else '' end,
     '{}') as policy,
+  coalesce((
+    select jsonb_object_agg(l.key, l.max_running)
+    from pgwake.concurrency_limits as l
+    where l.queue = q.name
+  ), '{}') as keys,
   coalesce(s.pending_count, 0) as pending_count,
   coalesce(s.scheduled_count, 0) as scheduled_count,
   coalesce(s.waiting_count, 0) as waiting_count,
@@ -232,8 +237,8 @@ async def get_metrics(
 
 
 async def list_queues(connection: Connection) -> list[dict[str, Any]]:
-    """Return every queue that has jobs or policy; its other policy as a dict."""
+    """Return every queue that has jobs or policy; keys and other policy as dicts."""
     return [
-        {**row, "policy": json.loads(row["policy"])}
-        for row in await connection.fetch(_LIST_QUEUES)
+        {**row, **{name: json.loads(row[name]) for name in ("keys", "policy")}}
+        for row in await connection.fetch(LIST_QUEUES)
     ]

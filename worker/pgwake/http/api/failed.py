@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, model_validator
 
 from pgwake.database.statements import http
 from pgwake.http.context import ApiContext
@@ -20,7 +20,7 @@ from pgwake.http.fields import (
 )
 from pgwake.http.operation import NoParameters, Operation, ParsedRequest
 
-MAX_RETRIES = 10_000
+MAX_AT_ONCE = 10_000
 
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
@@ -45,6 +45,7 @@ class FailedGroup(ResponseModel):
     first_failed_at: Time
     last_failed_at: Time
     last_job_id: JobId
+    is_queue_paused: bool
 
 
 class FailedGroups(ResponseModel):
@@ -53,13 +54,37 @@ class FailedGroups(ResponseModel):
     groups: list[FailedGroup]
 
 
-class RetryFailed(Request):
-    """Which dead letters; those that failed first come first."""
-
+class _ChooseFailed(Request):
     queue: QueueName | None = None
     kind: Kind | None = None
     fingerprint: Fingerprint | None = None
-    limit: Annotated[int, Field(ge=1, le=MAX_RETRIES), WHOLE] = 1000
+    limit: Annotated[int, Field(ge=1, le=MAX_AT_ONCE), WHOLE] = 1000
+
+
+class RetryFailed(_ChooseFailed):
+    """Which dead letters; those that failed first come first."""
+
+    rate: Annotated[
+        float | None, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)
+    ] = Field(None, description="jobs a second that become due; null: all at once")
+
+
+class PurgeFailed(_ChooseFailed):
+    """Which dead letters, by one filter at least; the oldest come first."""
+
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> "PurgeFailed":
+        if self.queue is None and self.kind is None and self.fingerprint is None:
+            raise ValueError("say which jobs: by queue, kind, fingerprint")
+        return self
+
+
+class PurgedCount(ResponseModel):
+    """How many are deleted, or would be."""
+
+    purged: Count
 
 
 class RetriedCount(ResponseModel):
@@ -79,12 +104,15 @@ async def _list(context: ApiContext, asked: ParsedRequest[ListFailed, None]) -> 
 async def _retry(
     context: ApiContext, asked: ParsedRequest[NoParameters, RetryFailed]
 ) -> str:
-    given = asked.body
-    return await context.pool.write(
-        lambda c: http.retry_failed(
-            c, given.queue, given.kind, given.fingerprint, given.limit
-        )
-    )
+    given = asked.body.model_dump()
+    return await context.pool.write(lambda c: http.retry_failed(c, given))
+
+
+async def _purge(
+    context: ApiContext, asked: ParsedRequest[NoParameters, PurgeFailed]
+) -> str:
+    given = asked.body.model_dump()
+    return await context.pool.write(lambda c: http.purge_failed(c, given))
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
@@ -104,5 +132,14 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         body=TypeAdapter(RetryFailed),
         answer=RetriedCount,
         do=_retry,
+    ),
+    Operation(
+        method="POST",
+        path="/api/failed/purge",
+        summary="Delete dead letters for good",
+        parameters=NoParameters,
+        body=TypeAdapter(PurgeFailed),
+        answer=PurgedCount,
+        do=_purge,
     ),
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
+from pgwake.http.api.queues import NOT_DUE
 from pgwake.http.context import ApiContext
 from pgwake.http.fields import QueueName, ResponseModel, Time
 from pgwake.http.operation import NoParameters, Operation, ParsedRequest
@@ -25,6 +26,7 @@ class QueueHistory(ResponseModel):
     completed: list[float | None]
     failed: list[float | None]
     pending: list[int | None] = Field(description="jobs that were due")
+    scheduled: list[int | None] = Field(description=NOT_DUE)
     running: list[int | None]
     avg_queue_time_ms: list[float | None]
     avg_execution_time_ms: list[float | None]
@@ -64,6 +66,7 @@ def drawn(history: History) -> str:
                 "completed": _rates(samples, name, "completed"),
                 "failed": _rates(samples, name, "failed"),
                 "pending": _values(samples, name, "pending"),
+                "scheduled": _values(samples, name, "scheduled"),
                 "running": _values(samples, name, "running"),
                 "avg_queue_time_ms": _values(samples, name, "queue_ms"),
                 "avg_execution_time_ms": _values(samples, name, "execution_ms"),

@@ -93,6 +93,7 @@ class Job(ListedJob):
     metadata: dict[str, Any] | None
     result: Any
     errors: list[dict[str, Any]] | None
+    is_queue_paused: bool
     explanation: str = Field(description="why it does not run, or what became of it")
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import Field
+
 from pgwake.database.statements import http
 from pgwake.http.fields import Count, Kind, ResponseModel, Time
 from pgwake.http.operation import Operation, listing
@@ -16,6 +18,9 @@ class KnownKind(ResponseModel):
     bounce_count: Count
     bounced_at: Time | None
     workers: Count
+    schema_: dict[str, Any] | None = Field(
+        alias="schema", description="of its payload, as a worker has declared it"
+    )
 
 
 class Kinds(ResponseModel):

@@ -22,7 +22,9 @@ from pgwake.http.fields import (
     Time,
     WorkerName,
 )
-from pgwake.http.operation import Operation, ParsedRequest
+from pgwake.http.operation import Operation, ParsedRequest, listing
+
+NOT_DUE = "pending jobs not yet due: before the first attempt, or after one"
 
 
 class QueueFilter(Parameters):
@@ -51,7 +53,7 @@ class QueueCounts(CommonCounts):
 
     queue: QueueName
     pending: Count = Field(description="jobs that are due")
-    scheduled: Count = Field(description="jobs that are not yet due")
+    scheduled: Count = Field(description=NOT_DUE)
     waiting: Count = Field(description="jobs that wait for others, or for their key")
     failed: Count = Field(description="dead letters now")
     oldest_pending_seconds: float | None = Field(
@@ -68,6 +70,31 @@ class Stats(CommonCounts):
     """All queues together, and each."""
 
     queues: list[QueueCounts]
+
+
+class Queue(ResponseModel):
+    """A queue: its limits, other policy, and what stands in it."""
+
+    name: QueueName
+    is_paused: bool
+    paused_until: Time | None = Field(description="null and is_paused: for good")
+    max_running: int | None = Field(description="jobs at once; null: no limit")
+    rate_limit: float | None = Field(description="claims a second; null: no limit")
+    rate_burst: int | None = Field(description="claims at once")
+    key_limit: int | None = Field(description="jobs of a key at once; null: 1")
+    keys: dict[str, int] = Field(description="limits of single concurrency keys")
+    policy: dict[str, Any] = Field(description="the columns of pgwake.queues set")
+    pending_count: Count = Field(description="jobs that are due")
+    scheduled_count: Count = Field(description=NOT_DUE)
+    waiting_count: Count
+    running_count: Count
+    failed_count: Count
+
+
+class Queues(ResponseModel):
+    """The queues that have jobs or policy, by name."""
+
+    queues: list[Queue]
 
 
 class ListActive(QueueFilter):
@@ -157,6 +184,12 @@ async def _resume(context: ApiContext, asked: ParsedRequest[QueuePath, None]) ->
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
+    listing(
+        "/api/queues",
+        "The queues: their pauses, limits and other policy, and what stands in them",
+        Queues,
+        http.list_queues,
+    ),
     Operation(
         method="GET",
         path="/api/queue/stats",

@@ -1,7 +1,7 @@
-"""Operations that change jobs which wait."""
+"""Operations that change or cancel jobs which have not ended, many at once."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -74,26 +74,49 @@ class Changes(Request):
     metadata: dict[str, Any] | None = _change("merged likewise; null removes it")
 
 
-class UpdateJobs(Request):
+class _ChooseJobs(Request):
+    queue: QueueName | None = None
+    kind: Kind | None = None
+    concurrency_key: Key | None = None
+    unique_key: Key | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_UPDATES), WHOLE] = MAX_UPDATES
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _check_filters(self) -> Self:
+        given = self.model_dump()
+        filters = [name for name in FILTERS if name in given]
+        if all(given[name] is None for name in filters):
+            raise ValueError(f"say which jobs: by {', '.join(filters)}")
+        return self
+
+
+class CancelJobs(_ChooseJobs):
+    """Which jobs, in order of id."""
+
+    status: Literal["waiting", "pending", "running"] | None = None
+
+
+class CancelledJobs(ResponseModel):
+    """How many, by outcome; missed: they had ended when it was their turn."""
+
+    cancelled: Count
+    cancel_requested: Count
+    missed: Count
+
+
+class UpdateJobs(_ChooseJobs):
     """Which jobs, in order of id, and what is to be different."""
 
     ids: Annotated[list[JobId], Field(min_length=1, max_length=MAX_UPDATES)] | None = (
         None
     )
-    queue: QueueName | None = None
-    kind: Kind | None = None
-    concurrency_key: Key | None = None
-    unique_key: Key | None = None
     status: Literal["waiting", "pending"] | None = None
     after: JobId | None = Field(None, description="the greatest id of the last answer")
-    limit: Annotated[int, Field(ge=1, le=MAX_UPDATES), WHOLE] = MAX_UPDATES
-    dry_run: bool = False
     changes: Changes
 
     @model_validator(mode="after")
     def _check(self) -> "UpdateJobs":
-        if all(getattr(self, name) is None for name in FILTERS):
-            raise ValueError(f"say which jobs: by {', '.join(FILTERS)}")
         if not self.changes.model_fields_set:
             raise ValueError("changes is empty: say what is to be different")
         return self
@@ -144,6 +167,13 @@ async def _update(
     )
 
 
+async def _cancel(
+    context: ApiContext, asked: ParsedRequest[NoParameters, CancelJobs]
+) -> str:
+    given = asked.body.model_dump()
+    return await context.pool.write(lambda c: http.cancel_jobs(c, given))
+
+
 async def _run_now(context: ApiContext, asked: ParsedRequest[JobPath, None]) -> str:
     return await context.pool.write(lambda c: http.run_now(c, asked.parameters.id))
 
@@ -157,6 +187,15 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         body=TypeAdapter(UpdateJobs),
         answer=UpdatedJobs,
         do=_update,
+    ),
+    Operation(
+        method="POST",
+        path="/api/live/cancel",
+        summary="Cancel jobs by filters; running ones are asked to stop",
+        parameters=NoParameters,
+        body=TypeAdapter(CancelJobs),
+        answer=CancelledJobs,
+        do=_cancel,
     ),
     Operation(
         method="POST",

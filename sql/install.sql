@@ -53,6 +53,7 @@ set local lock_timeout = '10s';
 \ir functions/enqueue/index.sql
 \ir functions/claim/index.sql
 \ir functions/finish/index.sql
+\ir functions/steps/index.sql
 \ir functions/operate/index.sql
 \ir functions/stats/index.sql
 \ir functions/upkeep/index.sql

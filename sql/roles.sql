@@ -91,14 +91,17 @@ grant insert
   (queue, kind, payload, metadata, priority, run_at, max_attempts, unique_key, concurrency_key, depends_on,
    on_parent_failure, webhook)
   on pgwake.jobs to pgwake_producer;
-grant select on pgwake.jobs, pgwake.jobs_live, pgwake.jobs_failed, pgwake.jobs_finished to pgwake_producer;
+grant select on pgwake.jobs, pgwake.jobs_live, pgwake.jobs_failed, pgwake.jobs_finished, pgwake.events to pgwake_producer;
+grant insert (name, payload, expires_at) on pgwake.events to pgwake_producer;
 grant execute on function
   pgwake.check_payload,
   pgwake.clock_offset,
+  pgwake.emit_event,
   pgwake.enqueue,
   pgwake.enqueue_many,
   pgwake.get_job,
   pgwake.get_queue_stats,
+  pgwake.get_steps,
   pgwake.now,
   pgwake.unwatch,
   pgwake.watch
@@ -117,6 +120,8 @@ grant select on
   to pgwake_worker;
 grant execute on function
   pgwake.allow_replace,
+  pgwake.await_event,
+  pgwake.await_job,
   pgwake.claim_batch,
   pgwake.claim_jobs,
   pgwake.claim_next_job,
@@ -156,6 +161,8 @@ grant execute on function
   pgwake.pass_duty,
   pgwake.peek_jobs,
   pgwake.raise_invalid,
+  pgwake.record_step,
+  pgwake.record_steps,
   pgwake.release_jobs,
   pgwake.release_worker_jobs,
   pgwake.report_worker,
@@ -163,6 +170,7 @@ grant execute on function
   pgwake.retry_delay,
   pgwake.set_progress,
   pgwake.set_progresses,
+  pgwake.sleep_job,
   pgwake.snooze_job,
   pgwake.sweep_expired_leases,
   pgwake.take_upkeep,
@@ -192,6 +200,7 @@ grant execute on function
   pgwake.resume_queue,
   pgwake.resume_schedule,
   pgwake.retry_failed,
+  pgwake.retry_from_step,
   pgwake.retry_job,
   pgwake.run_now,
   pgwake.run_schedule,

@@ -12,6 +12,9 @@
 --          pgwake.concurrency_limits  of single concurrency keys
 --          pgwake.dependencies    which live jobs others wait for
 --          pgwake.rechecks        when to check again whether a job that waits can be admitted
+--          pgwake.steps           what live jobs have recorded; an ended job's are in its own row
+--          pgwake.waits           which live jobs wait for an event, or for another job
+--          pgwake.events          what has happened, for jobs that wait for it
 --          pgwake.rate_buckets    what is left of each queue's rate
 --          pgwake.key_buckets     what is used of concurrency keys' rates
 --          pgwake.schedules       recurring jobs, by cron or by an interval
@@ -31,7 +34,8 @@
 --          failed, cancelled -> pending     retry_job
 --          (insert) -> waiting    it has a concurrency_key, or parents (depends_on); waiting -> pending: its parents have
 --                                 ended, the key has room, and the job is due
---          running -> waiting     as running -> pending, of a job with a key that is not due at once
+--          running -> waiting     as running -> pending, of a job with a key that is not due at once; await_event, await_job
+--          running -> pending     sleep_job, due at the end of the sleep
 --          failed, cancelled -> waiting     retry_job, of a job with a key or parents
 --
 -- Invariants (the named checks below say the same; what a column can hold is said by its domain)
@@ -39,7 +43,7 @@
 --          repeated after a lost answer is answered as the first time
 --          finished_at is set if and only if the job has ended; finished_slot if and only if it lies in the ring
 --          kind and unique_key are unique together among live jobs
---          a waiting job waits for parents (has_parents_left), or for the room of its key; no other does
+--          a waiting job waits for parents or an answer (has_parents_left), or for the room of its key; no other does
 --          only functions change a status, and each change of a running job is fenced by its lease_id
 --
 -- Crashes  A job whose process died or whose lease ran out has crashed. Crashes 1 and 2 give the attempt back. A job
@@ -53,7 +57,8 @@
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
 --          4 analyze, 5 recount, 6 keys, 7 children, 8 ids; 1885828973 ('pgwm'): 0 is held by who watches status events;
 --          1885828974 ('pgwn') with hashtext(queue/key): who admits jobs of a concurrency key, at most one a job and 100 a
---          claim; 1885828975 ('pgwo') with hashtext(queue): who claims from a queue with limits. Session-level are 1885828976
+--          claim; 1885828965 ('pgwe') with 0 to 255, of an event's name: shared who emits it, at his commit, and alone who is
+--          about to wait for it; 1885828975 ('pgwo') with hashtext(queue): who claims from a queue with limits. Session-level are 1885828976
 --          ('pgwp') with hashtext(queue): a tool (pgwake bench) whose own queue it is; and a queue's notify lock and duty
 --          lock, with keys of 64 bits: notify_lock_key(queue), and the next.
 --
@@ -297,6 +302,22 @@ create table if not exists pgwake.key_buckets (
   constraint key_buckets_pkey primary key (queue, key)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
+-- Which live job waits for what: an event, or the end of another job. Until the answer is recorded as a step, so that
+-- the first deadline holds however often the job asks.
+create table if not exists pgwake.waits (
+  job_id     bigint not null,
+  name       text collate "C" not null,  -- of the step
+  event      text collate "C",
+  parent_id  bigint,
+  since      timestamptz not null,
+  deadline   timestamptz,
+
+  constraint waits_pkey primary key (job_id),
+  constraint waits_name_is_1_to_512_bytes check (octet_length(name) between 1 and 512),
+  constraint waits_event_is_1_to_512_bytes check (octet_length(event) between 1 and 512),
+  constraint waits_are_for_an_event_or_a_job check (num_nonnulls(event, parent_id) = 1)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
 -- Who works, for people to look at. Nothing rests on it: a worker's jobs rest on their own leases.
 create table if not exists pgwake.workers (
   name        text collate "C" not null,  -- as in claimed_by
@@ -537,6 +558,8 @@ create table if not exists pgwake.jobs (
   result               pgwake.job_result,
   errors               jsonb,                                 -- the last 20: attempt, at, worker, reason, message
   is_payload_dropped   boolean,                               -- payload is '{}' now: see queues.drop_payloads
+  has_steps            boolean,                               -- of a live job: see pgwake.steps, pgwake.waits
+  steps                jsonb,                                 -- of an ended one: see get_steps
 
   constraint jobs_lease_matches_status check (
     case
@@ -603,6 +626,38 @@ begin
   alter table pgwake.jobs_finished alter payload set storage external, alter metadata set storage external;
 end
 $leaves$;
+
+-- What a live job has recorded, by name. When it ends they become one value of its row (see take_steps): so they go with
+-- it, wherever it goes. Not one from the start: each step would write all before it again.
+create table if not exists pgwake.steps (
+  job_id       bigint not null,
+  place        int not null,           -- 1, 2, ... as they were recorded
+  name         text collate "C" not null,
+  kind         text not null,          -- step, sleep, or event: the answer to a wait
+  result       pgwake.job_result,      -- of an event its payload
+  until        timestamptz,            -- of a sleep; of an event that did not come in time
+  total_bytes  int not null,           -- of the results so far
+  attempt      int not null,
+  at           timestamptz not null,
+
+  constraint steps_pkey primary key (job_id, name),
+  constraint steps_name_is_1_to_512_bytes check (octet_length(name) between 1 and 512),
+  constraint steps_are_at_most_1000_a_job check (place between 1 and 1000),
+  constraint steps_kind_is_known check (kind in ('step', 'sleep', 'event')),
+  constraint steps_results_are_at_most_16_mib_a_job check (total_bytes <= 16777216)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- Facts, not messages: the first of a name counts, is never changed, and anybody may wait for it until it expires.
+create table if not exists pgwake.events (
+  name        text collate "C" not null,
+  payload     pgwake.job_result not null default 'null',
+  at          timestamptz not null default pgwake.now(),
+  expires_at  timestamptz not null default pgwake.now() + interval '30 days',
+  is_unseen   boolean,  -- it came under a snapshot that may miss who waits: maintain('children') is to look
+
+  constraint events_pkey primary key (name),
+  constraint events_name_is_1_to_512_bytes check (octet_length(name) between 1 and 512)
+);
 
 -- Recurring jobs: see schedule() and fire_schedule().
 create table if not exists pgwake.schedules (
@@ -716,6 +771,18 @@ begin
 end
 $indexes$;
 
+do $steps$
+begin
+  if to_regclass('pgwake.waits_event_idx') is not null then
+    return;
+  end if;
+  create index waits_event_idx on pgwake.waits (event, job_id) where event is not null;
+  create index waits_parent_idx on pgwake.waits (parent_id, job_id) where parent_id is not null;
+  create index events_expires_at_idx on pgwake.events (expires_at);
+  create index events_unseen_idx on pgwake.events (name) where is_unseen;
+end
+$steps$;
+
 -- The row that every claim answers with. It never changes; what comes later goes into options.
 do $types$
 begin
@@ -784,6 +851,9 @@ comment on table pgwake.kinds is 'Policy, one optional row a kind: what workers 
 comment on table pgwake.concurrency_limits is 'How many jobs of one concurrency key run at once, and start a second.';
 comment on table pgwake.rechecks is 'When to check again whether a job that waits can be admitted.';
 comment on table pgwake.dependencies is 'Which live jobs others wait for.';
+comment on table pgwake.steps is 'What live jobs have recorded; see get_steps().';
+comment on table pgwake.waits is 'Which live jobs wait for an event, or for another job.';
+comment on table pgwake.events is 'What has happened, for jobs that wait for it; see emit_event().';
 comment on table pgwake.schedules is 'Recurring jobs; see schedule().';
 comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
 comment on table pgwake.key_buckets is 'When the bucket of each concurrency key with a rate is full again.';
@@ -800,6 +870,6 @@ comment on table pgwake.ring_slots is 'When a leaf of jobs_finished was last tri
 comment on type pgwake.audience is 'Who hears of status events, as get_audience finds.';
 comment on type pgwake.claimed_job is
   'A job that was claimed. options: run_at when it differs from created_at, crash_count when not 0, admits, timeout in seconds '
-  'by policy; else null.';
+  'by policy, steps; else null.';
 comment on type pgwake.ended_job is 'A job that has ended, for tell_ends.';
 comment on type pgwake.finding is 'A row of diagnose().';

@@ -195,6 +195,9 @@ begin
     insert into pgwake.counts (queue, at, waiting_rows)
     select b.queue, pgwake.now(), count(*) from back as b group by b.queue;
   end if;
+  if tg_op = 'DELETE' then
+    perform pgwake.take_steps(c.id) from changed as c where c.has_steps and c.finished_at is null;
+  end if;
   perform pgwake.flag_keys(array_agg(c.queue), array_agg(c.concurrency_key))
   from changed as c
   where c.concurrency_key is not null and c.finished_at is null;
@@ -246,7 +249,8 @@ begin
     if tg_table_name = 'jobs_live' then
       delete from pgwake.dependencies;
       delete from pgwake.rechecks as r where r.child_id is not null;
-      delete from pgwake.rechecks as r where r.child_id is not null;
+      delete from pgwake.steps;
+      delete from pgwake.waits;
     end if;
   else
     insert into pgwake.counts (queue, at, completed_rows, cancelled_rows, finished_slot)
@@ -320,6 +324,44 @@ comment on function pgwake.after_change_limits is
   'Internal: flags a concurrency key whose limit has changed.';
 revoke all on function pgwake.after_change_limits from public;
 
+-- Wakes the jobs that wait for an event, at the commit of whoever emits it. The lock comes
+-- first: see await_answer.
+create or replace function pgwake.after_insert_events()
+returns trigger
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform pg_advisory_xact_lock_shared(1885828965, pgwake.event_lock_key(new.name));
+  perform pgwake.wake_waits(array[new.name], null);
+  return null;
+end
+$$;
+
+comment on function pgwake.after_insert_events is
+  'Internal: wakes the jobs that wait for an event.';
+revoke all on function pgwake.after_insert_events from public;
+
+-- Under repeatable read the commit may not see who waits by now. That is looked at here:
+-- the server reads the text of a WHEN anew in each statement.
+create or replace function pgwake.before_insert_events()
+returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    new.is_unseen := true;
+  end if;
+  return new;
+end
+$$;
+
+comment on function pgwake.before_insert_events is
+  'Internal: marks an event whose emitter may not see who waits for it.';
+revoke all on function pgwake.before_insert_events from public;
+
 -- Inside a block: "create or replace trigger" would lock out writers on every run of
 -- the installer.
 do $triggers$
@@ -373,3 +415,22 @@ begin
     for each row execute function pgwake.after_change_limits();
 end
 $triggers$;
+
+do $events$
+begin
+  if exists (
+    select from pg_trigger as t
+    where t.tgrelid = 'pgwake.events'::regclass and t.tgname = 'events_before_insert'
+  ) then
+    return;
+  end if;
+
+  create trigger events_before_insert
+    before insert on pgwake.events
+    for each row execute function pgwake.before_insert_events();
+
+  create constraint trigger events_after_insert
+    after insert on pgwake.events deferrable initially deferred
+    for each row execute function pgwake.after_insert_events();
+end
+$events$;

@@ -1,5 +1,6 @@
 -- Sees to the children of parents that have ended: admits those that have no parent left,
--- and flags the others for a recheck. Wakes their queues. Internal: called in the
+-- and flags the others for a recheck; and to the jobs that wait for these ends by
+-- await_job. Wakes their queues. Internal: called in the
 -- transaction of the end, in a statement after it, for jobs that has_children.
 -- have_failed: they ended otherwise than completed; then all are flagged.
 --
@@ -24,6 +25,7 @@ declare
   v_mine bigint[] := '{}';
   v_queues text[];
 begin
+  perform pgwake.wake_waits(null, flag_children.parent_ids);
   with gone as (
     delete from pgwake.dependencies as d where d.parent_id = any (flag_children.parent_ids)
     returning d.parent_id, d.child_id

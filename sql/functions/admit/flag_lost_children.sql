@@ -1,13 +1,12 @@
 -- Writes a recheck for each child that nobody would look at again: it waits, it has no
--- recheck, and none of the parents that it is known to wait for is live. Rows that came
+-- recheck, and nothing that it is known to wait for is still to come. Rows that came
 -- without the others' are so: of a replica, of a restore of data alone, whose row
 -- trigger has a child wait again, or where rows of rechecks were lost. Internal, for
 -- recheck_children.
 --
 -- At most max_children a call, in order of id; the next call of the session goes on
 -- where this one has stopped (the setting pgwake.children_from). Returns the queues of
--- those that it flagged. Rides jobs_children_idx, rechecks_child_idx,
--- dependencies_child_idx and jobs_live_pkey.
+-- those that it flagged. Rides jobs_children_idx and waits_pkey; see is_lost_child.
 create or replace function pgwake.flag_lost_children(max_children int default 1000)
 returns text[]
 language plpgsql volatile
@@ -32,14 +31,11 @@ begin
     limit flag_lost_children.max_children
   ),
   flagged as (
-    insert into pgwake.rechecks (queue, at, child_id)
-    select s.queue, pgwake.now(), s.id
+    insert into pgwake.rechecks (queue, at, child_id, parent_id, has_failed)
+    select s.queue, pgwake.now(), s.id, w.job_id, case when w.job_id is not null then false end
     from seen as s
-    where not exists (select from pgwake.rechecks as r where r.child_id = s.id)
-      and not exists (
-        select from pgwake.dependencies as d
-        join pgwake.jobs_live as p on p.id = d.parent_id
-        where d.child_id = s.id)
+    left join pgwake.waits as w on w.job_id = s.id
+    where pgwake.is_lost_child(s.id)
     returning queue
   )
   select count(*), max(s.id), (select array_agg(distinct f.queue) from flagged as f)

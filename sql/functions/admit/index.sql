@@ -16,5 +16,6 @@
 \ir admit_due_jobs.sql
 \ir limit_claim.sql
 \ir flag_missed_keys.sql
+\ir is_lost_child.sql
 \ir flag_lost_children.sql
 \ir recheck_children.sql

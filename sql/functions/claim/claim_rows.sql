@@ -280,16 +280,17 @@ begin
       where j.id = any (v_ids)
       returning j.id, j.kind, j.payload, j.attempt, j.max_attempts, j.lease_expires_at, j.created_at, j.metadata,
         j.priority, j.run_at, j.crash_count,
-        case when j.concurrency_key is not null or j.has_children then true end as admits
+        case when j.concurrency_key is not null or j.has_children then true end as admits, j.has_steps
     )
     select s.id, v_lease_id, s.kind, s.payload::jsonb, s.attempt::int, s.max_attempts::int, s.lease_expires_at,
       s.created_at::timestamptz, s.metadata::jsonb,
-      case when s.run_at <> s.created_at or s.crash_count > 0 or v_kinds is not null or s.admits then
+      case when s.run_at <> s.created_at or s.crash_count > 0 or v_kinds is not null or s.admits or s.has_steps then
         nullif(jsonb_strip_nulls(jsonb_build_object(
           'run_at', nullif(s.run_at, s.created_at), 'crash_count', nullif(s.crash_count, 0),
           'admits', s.admits,
           'timeout', case when v_kinds ? s.kind then v_kinds -> s.kind -> 1
-            else to_jsonb(extract(epoch from v_policy.timeout)::float8) end)), '{}')
+            else to_jsonb(extract(epoch from v_policy.timeout)::float8) end))
+          || case when s.has_steps then pgwake.claimed_steps(s.id) else '{}' end, '{}')
       end,
       null::timestamptz, null::boolean, null::timestamptz, null::bigint, null::jsonb
     from started as s

@@ -27,11 +27,7 @@ begin
   from (
     select j.queue, j.id, true as is_lost
     from (select j.queue, j.id from pgwake.jobs_live as j where j.has_parents_left order by j.id limit 1000) as j
-    where not exists (select from pgwake.rechecks as r where r.child_id = j.id)
-      and not exists (
-        select from pgwake.dependencies as d
-        join pgwake.jobs_live as p on p.id = d.parent_id
-        where d.child_id = j.id)
+    where pgwake.is_lost_child(j.id)
     union all
     select r.queue, r.child_id, false
     from (

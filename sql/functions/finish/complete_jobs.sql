@@ -67,13 +67,13 @@ begin
         (id, queue, kind, status, priority, run_at, attempt, max_attempts, payload, metadata, unique_key,
          concurrency_key, has_children, depends_on, on_parent_failure, webhook, progress, lease_id, claimed_by,
          crash_count, bounce_count, cancel_requested_at, created_at, started_at,
-         finished_at, finished_slot, result, errors, is_payload_dropped)
+         finished_at, finished_slot, result, errors, is_payload_dropped, steps)
       select d.id, d.queue, d.kind, 'completed', d.priority, d.run_at, d.attempt, d.max_attempts,
         case when d.drops then '{}' else d.payload end,
         d.metadata, d.unique_key, d.concurrency_key, d.has_children, d.depends_on, d.on_parent_failure, d.webhook,
         d.progress, d.lease_id, d.claimed_by, d.crash_count, d.bounce_count,
         d.cancel_requested_at, d.created_at, d.started_at, v_now, (select ring.slot from ring), d.new_result, d.errors,
-        nullif(d.drops, false)
+        nullif(d.drops, false), case when d.has_steps then pgwake.take_steps(d.id) end
       from done as d
       returning id, queue, kind, run_at, started_at, concurrency_key, has_children, webhook
     ),

@@ -42,13 +42,15 @@ begin
       insert into pgwake.jobs_failed
         (id, queue, kind, status, priority, run_at, attempt, max_attempts, lease_id, claimed_by, started_at,
          finished_at, created_at, crash_count, bounce_count, has_children, cancel_requested_at, unique_key,
-         concurrency_key, fingerprint, on_parent_failure, webhook, depends_on, payload, metadata, progress, errors)
+         concurrency_key, fingerprint, on_parent_failure, webhook, depends_on, payload, metadata, progress, errors,
+         steps)
       select e.id, e.queue, e.kind, g.new_status, e.priority, e.run_at, e.attempt, e.max_attempts, e.lease_id,
         e.claimed_by, e.started_at, v_now, e.created_at, e.crash_count, e.bounce_count, e.has_children,
         e.cancel_requested_at, e.unique_key, e.concurrency_key, f.fingerprint, e.on_parent_failure, e.webhook,
         e.depends_on, e.payload, e.metadata, e.progress,
         case when g.reason is null then e.errors
-          else pgwake.append_error(e.errors, e.attempt, e.claimed_by, g.reason, g.message, g.traceback) end
+          else pgwake.append_error(e.errors, e.attempt, e.claimed_by, g.reason, g.message, g.traceback) end,
+        case when e.has_steps then pgwake.take_steps(e.id) end
       from ended as e
       join given as g on g.id = e.id
       join fingerprints as f on f.kind = e.kind and f.message = coalesce(g.message, '')
@@ -59,13 +61,14 @@ begin
         (id, queue, kind, status, priority, run_at, attempt, max_attempts, lease_id, claimed_by, started_at,
          finished_at, created_at, crash_count, bounce_count, finished_slot, has_children, cancel_requested_at,
          unique_key, concurrency_key, on_parent_failure, webhook, depends_on, payload, is_payload_dropped, metadata,
-         progress, errors)
+         progress, errors, steps)
       select e.id, e.queue, e.kind, g.new_status, e.priority, e.run_at, e.attempt, e.max_attempts, e.lease_id,
         e.claimed_by, e.started_at, v_now, e.created_at, e.crash_count, e.bounce_count, v_slot, e.has_children,
         e.cancel_requested_at, e.unique_key, e.concurrency_key, e.on_parent_failure, e.webhook, e.depends_on,
         case when p.is_dropped then '{}' else e.payload end, p.is_dropped, e.metadata, e.progress,
         case when g.reason is null then e.errors
-          else pgwake.append_error(e.errors, e.attempt, e.claimed_by, g.reason, g.message, g.traceback) end
+          else pgwake.append_error(e.errors, e.attempt, e.claimed_by, g.reason, g.message, g.traceback) end,
+        case when e.has_steps then pgwake.take_steps(e.id) end
       from ended as e
       join given as g on g.id = e.id
       cross join lateral (

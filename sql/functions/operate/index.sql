@@ -7,6 +7,7 @@
 \ir choose_jobs.sql
 \ir cancel_jobs.sql
 \ir retry_job.sql
+\ir retry_from_step.sql
 \ir merge_patch.sql
 \ir patch_payload.sql
 \ir given_changes.sql

@@ -101,13 +101,13 @@ begin
     insert into pgwake.jobs_live
       (id, queue, kind, status, priority, run_at, max_attempts, payload, metadata, unique_key,
        concurrency_key, depends_on, on_parent_failure, has_parents_left, webhook, progress, created_at,
-       errors)
+       errors, has_steps)
     select j.id, j.queue, j.kind,
       case when num_nonnulls(j.concurrency_key, j.depends_on) = 0 then 'pending' else 'waiting' end,
       j.priority, v_now + coalesce(make_interval(secs => (u.place - 1) / redrive_failed.rate), interval '0'),
       j.max_attempts, coalesce(u.payload, j.payload), j.metadata, j.unique_key, j.concurrency_key, j.depends_on,
       case when j.depends_on is not null then 'run' end, case when j.depends_on is not null then true end, j.webhook,
-      j.progress, j.created_at, j.errors
+      j.progress, j.created_at, j.errors, case when j.steps is not null then true end
     from unnest(v_chosen, v_payloads) with ordinality as u(id, payload, place)
     join pgwake.jobs_failed as j on j.id = u.id
     order by j.kind, j.unique_key, u.place
@@ -116,6 +116,7 @@ begin
   ),
   gone as (
     delete from pgwake.jobs_failed as j where j.id = any (array(select r.id from retried as r))
+    returning case when j.steps is not null then pgwake.put_back_steps(j.id, j.steps) end
   ),
   counted as (
     insert into pgwake.counts (queue, at, live_rows, waiting_rows, failed_rows)

@@ -2,7 +2,7 @@
 -- depends on others), due now, with all its attempts before it: attempt, crash_count and
 -- bounce_count are 0, its errors are kept. One that depends on others waits for those of
 -- them that are live, whatever became of the rest and becomes of these: its
--- on_parent_failure is run now.
+-- on_parent_failure is run now. Its steps stay done: see retry_from_step.
 --
 -- Raises PW001 no such job; PW003 if it is in another state; PW005 if a live job has
 -- its unique key by now, with that job's id in the detail. Rides the primary keys of
@@ -47,6 +47,11 @@ begin
     v_job.has_parents_left := true;
   end if;
   v_job.has_children := null;
+  if v_job.steps is not null then
+    perform pgwake.put_back_steps(v_job.id, v_job.steps);
+    v_job.has_steps := true;
+    v_job.steps := null;
+  end if;
   v_job.status := case
     when num_nonnulls(v_job.concurrency_key, v_job.has_parents_left) = 0 then 'pending' else 'waiting' end;
   v_job.fingerprint := null;

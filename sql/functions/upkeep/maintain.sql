@@ -44,11 +44,11 @@ begin
     else
       v_count := case v_step
         when 'fold' then pgwake.fold_counts()
-        when 'retention' then pgwake.apply_retention() + pgwake.forget_stale_reports()
+        when 'retention' then pgwake.apply_retention() + pgwake.forget_stale_reports() + pgwake.forget_events()
         when 'analyze' then pgwake.analyze_jobs()
         when 'recount' then pgwake.recount_jobs()
         when 'keys' then pgwake.flag_missed_keys(2000)
-        when 'children' then pgwake.recheck_children()
+        when 'children' then pgwake.wake_unseen_events() + pgwake.recheck_children()
         when 'ids' then pgwake.lift_ids()
       end;
     end if;

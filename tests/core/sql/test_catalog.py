@@ -11,6 +11,14 @@ SIGNATURES = {
     "adopt": ("INOUT environment text, guard boolean, OUT identity text -> record"),
     "apply_retention": "max_rows integer -> integer",
     "allow_replace": "-> void",
+    "await_event": (
+        "job_id bigint, lease_id uuid, event text, timeout interval, name text,"
+        " may_wait boolean, OUT outcome text, OUT result jsonb -> record"
+    ),
+    "await_job": (
+        "job_id bigint, lease_id uuid, other_id bigint, timeout interval, name text,"
+        " may_wait boolean, OUT outcome text, OUT result jsonb -> record"
+    ),
     "cancel_job": "job_id bigint -> text",
     "cancel_jobs": (
         "queue text, kind text, concurrency_key text, unique_key text, status text,"
@@ -68,6 +76,7 @@ SIGNATURES = {
         " on_conflict text, metadata jsonb, concurrency_key text, depends_on bigint[],"
         " on_parent_failure text, webhook text -> bigint"
     ),
+    "emit_event": "name text, payload jsonb, keep interval -> boolean",
     "enqueue_many": "jobs jsonb -> bigint[]",
     "explain_job": "job_id bigint -> text",
     "extend_leases": "job_ids bigint[], lease_ids uuid[], lease interval -> text[]",
@@ -114,6 +123,10 @@ SIGNATURES = {
         " avg_queue_time_ms double precision, avg_execution_time_ms double precision,"
         " enqueued_total bigint, completed_total bigint, failed_total bigint,"
         " is_estimate boolean)"
+    ),
+    "get_steps": (
+        "job_id bigint -> TABLE(place integer, name text, kind text, result jsonb,"
+        " until timestamp with time zone, attempt integer, at timestamp with time zone)"
     ),
     "list_failed": (
         "queue text, kind text, fingerprint text, max_groups integer"
@@ -168,6 +181,10 @@ SIGNATURES = {
         " bounce_count integer, payload jsonb)"
     ),
     "recount_jobs": "max_bytes bigint -> integer",
+    "record_step": "job_id bigint, lease_id uuid, name text, result jsonb -> jsonb",
+    "record_steps": (
+        "job_ids bigint[], lease_ids uuid[], names text[], results jsonb[] -> text[]"
+    ),
     "release_jobs": (
         "job_ids bigint[], lease_ids uuid[], reason text, delays interval[], errors"
         " text[] -> text[]"
@@ -195,6 +212,7 @@ SIGNATURES = {
         " precision, patch jsonb, dry_run boolean -> TABLE(job_id bigint, queue text,"
         " kind text, run_at timestamp with time zone, payload jsonb, outcome text)"
     ),
+    "retry_from_step": "job_id bigint, keep_steps integer -> void",
     "retry_job": "job_id bigint -> void",
     "run_now": "job_id bigint -> text",
     "run_schedule": "name text -> bigint",
@@ -207,6 +225,10 @@ SIGNATURES = {
     "set_progress": "job_id bigint, lease_id uuid, progress jsonb -> text",
     "set_progresses": (
         "job_ids bigint[], lease_ids uuid[], progresses jsonb[] -> text[]"
+    ),
+    "sleep_job": (
+        "job_id bigint, lease_id uuid, name text, until timestamp with time zone"
+        " -> text"
     ),
     "snooze_job": "job_id bigint, lease_id uuid, delay interval -> text",
     "sweep_expired_leases": (
@@ -327,6 +349,7 @@ async def test_every_function_that_is_not_put_inline_pins_its_search_path(
         "is_watched",
     }
     inline |= {"rows_read", "now", "key_heads", "key_room", "given_jobs", "live_bands"}
+    inline |= {"event_lock_key", "is_lost_child"}
     qualified = {"get_audience", "wake"}  # called again and again
     parts = {"lock_due_jobs"}  # claim_rows pins its settings
     assert set(unpinned) == inline | qualified | parts

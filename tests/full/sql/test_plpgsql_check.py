@@ -15,8 +15,8 @@ cross join lateral plpgsql_check_function_tb(
     when 'after_change_jobs' then 'pgwake.jobs'::regclass
     when 'after_truncate_jobs' then 'pgwake.jobs_live'::regclass
     when 'after_change_queues' then 'pgwake.queues'::regclass
-    when 'before_insert_jobs' then 'pgwake.jobs'::regclass
-    when 'after_change_limits' then 'pgwake.concurrency_limits'::regclass
+    when 'before_insert_events' then 'pgwake.events'::regclass
+    when 'after_insert_events' then 'pgwake.events'::regclass
     else 0
   end,
   newtable => case p.proname

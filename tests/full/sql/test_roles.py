@@ -30,7 +30,8 @@ FUNCTIONS = {
     "app_nobody": frozenset[str](),
 }
 JOBS = {"jobs", "jobs_live", "jobs_failed", "jobs_finished"}
-READ_BY_WORKERS = JOBS | {
+READ_BY_PRODUCERS = JOBS | {"events"}
+READ_BY_WORKERS = READ_BY_PRODUCERS | {
     "concurrency_limits",
     "installation",
     "kinds",
@@ -130,7 +131,7 @@ def test_a_role_may_read_and_write_the_tables_that_are_listed_and_no_other(
     }
 
     read = {
-        "app_producer": JOBS,
+        "app_producer": READ_BY_PRODUCERS,
         "app_worker": READ_BY_WORKERS,
         "app_admin": everything,
     }.get(login, set())

@@ -15,24 +15,25 @@ def words(text: str) -> frozenset[str]:
 
 # What sql/roles.sql grants, and nothing else.
 PRODUCER = words("""
-check_payload clock_offset enqueue enqueue_many get_job get_queue_stats now unwatch
-watch
+check_payload clock_offset emit_event enqueue enqueue_many get_job get_queue_stats
+get_steps now unwatch watch
 """)
 WORKER = PRODUCER | words("""
-allow_replace claim_batch claim_jobs claim_next_job claim_or_wait claim_rows
-complete_job complete_jobs declare_kinds diagnose diagnose_worker due_schedules
-explain_job extend_leases fail_job fail_jobs fire_schedule fire_schedules forget_worker
-get_adoption get_metrics get_parent_results is_live lease_outcome list_failed list_kinds
-list_schedules list_workers maintain mute next_run_at next_run_ats next_suspect_run_at
-note_schedule_problem notify_lock_key open_writers park pass_duty peek_jobs
-raise_invalid release_jobs release_worker_jobs report_worker report_worker_slots
-retry_delay set_progress set_progresses snooze_job sweep_expired_leases take_upkeep
-unmute unpark
+allow_replace await_event await_job claim_batch claim_jobs claim_next_job claim_or_wait
+claim_rows complete_job complete_jobs declare_kinds diagnose diagnose_worker
+due_schedules explain_job extend_leases fail_job fail_jobs fire_schedule fire_schedules
+forget_worker get_adoption get_metrics get_parent_results is_live lease_outcome
+list_failed list_kinds list_schedules list_workers maintain mute next_run_at
+next_run_ats next_suspect_run_at note_schedule_problem notify_lock_key open_writers park
+pass_duty peek_jobs raise_invalid record_step record_steps release_jobs
+release_worker_jobs report_worker report_worker_slots retry_delay set_progress
+set_progresses sleep_job snooze_job sweep_expired_leases take_upkeep unmute unpark
 """)
 ADMIN = WORKER | words("""
 adopt apply_retention cancel_job cancel_jobs force_complete_job force_fail_job
 merge_patch pause_queue pause_schedule purge recount_jobs resume_queue resume_schedule
-retry_failed retry_job run_now run_schedule schedule unschedule update_jobs
+retry_failed retry_from_step retry_job run_now run_schedule schedule unschedule
+update_jobs
 """)
 
 STEPS = [
@@ -250,6 +251,23 @@ def run(life: EveryCall) -> None:
     life.keep(worker, "is_live", seen_at="2020-01-02 03:04:05Z")
 
 
+def go_step_by_step(life: EveryCall) -> None:
+    """Steps, sleeps and events."""
+    worker, producer = life.worker, life.producer
+    pair = life.one("steps")
+    life.keep(worker, "record_step", **pair, name="it's", result=PAYLOAD)
+    arrays = {f"{name}s": [value] for name, value in pair.items()}
+    life.keep(worker, "record_steps", **arrays, names=["\\"], results=["1e2"])
+    life.keep(worker, "await_job", **pair, other_id=-1)
+    life.keep(worker, "await_event", **pair, event="e", may_wait=False)
+    life.keep(producer, "emit_event", name="e", payload=PAYLOAD)
+    producer.execute("insert into pgwake.events (name, payload) values ('f', '1')")
+    producer.execute("select from pgwake.events")
+    life.keep(worker, "await_event", **pair, event="e")
+    life.keep(worker, "sleep_job", **pair, name="s", until="2999-01-02T03:04:05Z")
+    assert len(life.call(producer, "get_steps", job_id=pair["job_id"])) == 5
+
+
 def keep_up(life: EveryCall) -> None:
     """Schedules, upkeep and monitoring."""
     worker, admin = life.worker, life.admin
@@ -297,6 +315,8 @@ def decide(life: EveryCall) -> None:
     ).fetchone() or (None,)
     life.keep(admin, "retry_job", job_id=failed)
     life.keep(admin, "cancel_job", job_id=failed)
+    life.keep(admin, "retry_from_step", job_id=failed, keep_steps=0)
+    life.keep(admin, "cancel_job", job_id=failed)
     assert (
         life.call(admin, "retry_failed", queue="c", patch='{"n": 2}')[0][5] == "retried"
     )
@@ -321,6 +341,7 @@ PHASES: list[Callable[[EveryCall], None]] = [
     enqueue,
     go_on_duty,
     run,
+    go_step_by_step,
     keep_up,
     decide,
 ]

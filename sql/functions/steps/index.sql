@@ -1,0 +1,22 @@
+-- What jobs record while they run, and what they wait for.
+\ir event_lock_key.sql
+\ir pack_steps.sql
+\ir claimed_steps.sql
+\ir forget_wait.sql
+\ir take_steps.sql
+\ir put_back_steps.sql
+\ir get_steps.sql
+\ir lock_stepping_jobs.sql
+\ir put_steps.sql
+\ir record_steps.sql
+\ir record_step.sql
+\ir hold_stepping_job.sql
+\ir suspend_job.sql
+\ir sleep_job.sql
+\ir await_answer.sql
+\ir await_event.sql
+\ir await_job.sql
+\ir wake_waits.sql
+\ir emit_event.sql
+\ir wake_unseen_events.sql
+\ir forget_events.sql

@@ -15,6 +15,7 @@
 --          pgwake.steps           what live jobs have recorded; an ended job's are in its own row
 --          pgwake.waits           which live jobs wait for an event, or for another job
 --          pgwake.events          what has happened, for jobs that wait for it
+--          pgwake.renewals        of leases whose job's row was locked at that moment
 --          pgwake.rate_buckets    what is left of each queue's rate
 --          pgwake.key_buckets     what is used of concurrency keys' rates
 --          pgwake.schedules       recurring jobs, by cron or by an interval
@@ -52,7 +53,7 @@
 --          and at max_crashes the job is failed.
 --
 -- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Sweep, renewal and give-back skip
---          locked rows: whoever holds one is ending it. Claims skip locked rows, of children and their parents too, and so
+--          locked rows: whoever holds one is ending it, or writes under its lease (see pgwake.renewals). Claims skip locked rows, of children and their parents too, and so
 --          do ends when they admit what waits. So no two statements can deadlock.
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
 --          4 analyze, 5 recount, 6 keys, 7 children, 8 ids; 1885828973 ('pgwm'): 0 is held by who watches status events;
@@ -283,6 +284,16 @@ create table if not exists pgwake.dependencies (
 
   constraint dependencies_pkey primary key (parent_id, child_id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- Renewals that found the job's row locked, by somebody who ends the job or writes under its lease: a sweep that finds
+-- the row free, and its lease over, does what they would have done.
+create table if not exists pgwake.renewals (
+  job_id      bigint not null,
+  lease_id    uuid not null,
+  expires_at  timestamptz not null,
+
+  constraint renewals_pkey primary key (job_id)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- The token bucket of each queue with a rate_limit.
 create table if not exists pgwake.rate_buckets (
@@ -855,6 +866,7 @@ comment on table pgwake.steps is 'What live jobs have recorded; see get_steps().
 comment on table pgwake.waits is 'Which live jobs wait for an event, or for another job.';
 comment on table pgwake.events is 'What has happened, for jobs that wait for it; see emit_event().';
 comment on table pgwake.schedules is 'Recurring jobs; see schedule().';
+comment on table pgwake.renewals is 'Renewals of leases whose job was locked at that moment; see sweep_expired_leases().';
 comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
 comment on table pgwake.key_buckets is 'When the bucket of each concurrency key with a rate is full again.';
 comment on table pgwake.workers is 'Who works, for people to look at; nothing rests on it.';

@@ -1,7 +1,7 @@
--- Removes workers that have not been seen for a day, kinds of which nothing is known but
--- that workers gave their jobs back, more than a week ago, and buckets of concurrency keys
--- that are full again. Returns how many. Skips rows that somebody has locked: they are
--- being reported, or used.
+-- Removes what was last heard of long ago: workers after a day; kinds of which nothing is
+-- known but that workers gave their jobs back, after a week; renewals that no longer hold;
+-- buckets of concurrency keys that are full again. Returns how many. Skips rows that
+-- somebody has locked: they are being reported, or used.
 create or replace function pgwake.forget_stale_reports()
 returns int
 language plpgsql volatile
@@ -11,7 +11,12 @@ declare
   v_worker_count int;
   v_kind_count int;
   v_bucket_count int;
+  v_renewal_count int;
 begin
+  delete from pgwake.renewals as r
+  where r.ctid = any (array(
+    select s.ctid from pgwake.renewals as s where s.expires_at < pgwake.now() for update skip locked));
+  get diagnostics v_renewal_count = row_count;
   delete from pgwake.workers as w
   where w.ctid = any (array(
     select s.ctid from pgwake.workers as s
@@ -30,10 +35,10 @@ begin
   where b.ctid = any (array(
     select s.ctid from pgwake.key_buckets as s where s.full_at <= pgwake.now() for update skip locked));
   get diagnostics v_bucket_count = row_count;
-  return v_worker_count + v_kind_count + v_bucket_count;
+  return v_worker_count + v_kind_count + v_bucket_count + v_renewal_count;
 end
 $$;
 
 comment on function pgwake.forget_stale_reports is
-  'Internal: removes workers and bounced kinds that were last heard of long ago, and full buckets.';
+  'Internal: removes workers, bounced kinds, renewals and buckets that were last heard of long ago.';
 revoke all on function pgwake.forget_stale_reports from public;

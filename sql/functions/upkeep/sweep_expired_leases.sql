@@ -5,7 +5,8 @@
 -- call. Returns how many it took, by queue and kind, and how many of them are failed or
 -- cancelled by that. A job that can't be moved (a user's trigger raises) is left, with a
 -- warning, and does not stop the others; see try_crash_jobs. Skips locked rows: one that
--- is being ended can't be revived. Rides jobs_lease_idx, queue by queue and worker by
+-- is being ended can't be revived. A job that was renewed while somebody had it locked is
+-- kept: see pgwake.renewals. Rides jobs_lease_idx, queue by queue and worker by
 -- worker, those first whose lease ran out first: in order of id it would read them all.
 --
 -- Under an old snapshot it wades through an entry for every job that was claimed since.
@@ -31,6 +32,7 @@ declare
   v_queue text := '';
   v_worker text := '';
   v_ids bigint[];
+  v_kept bigint[];
   v_moved bigint[];
   v_stuck bigint[] := '{}';
   v_taken bigint[] := '{}';
@@ -65,14 +67,25 @@ begin
       ) as due;
       exit when v_ids is null;
 
-      v_moved := pgwake.try_crash_jobs(v_ids, format('the lease ran out; worker %s', v_worker));
+      -- By a later snapshot than the locks: a renewal may have come while somebody else had one.
+      with kept as (
+        update pgwake.jobs_live as j
+        set lease_expires_at = r.expires_at
+        from pgwake.renewals as r
+        where j.id = any (v_ids) and r.job_id = j.id and r.lease_id = j.lease_id and r.expires_at >= v_now
+        returning j.id
+      )
+      select coalesce(array_agg(k.id), '{}') into v_kept from kept as k;
+      v_moved := pgwake.try_crash_jobs(
+        array(select u.id from unnest(v_ids) as u(id) where u.id <> all (v_kept)),
+        format('the lease ran out; worker %s', v_worker));
       select v_taken || coalesce(array_agg(u.id), '{}'), v_queues || coalesce(array_agg(u.queue), '{}'),
         v_kinds || coalesce(array_agg(u.kind), '{}')
       into v_taken, v_queues, v_kinds
       from unnest(v_ids, v_found_queues, v_found_kinds) as u(id, queue, kind)
       where u.id = any (v_moved);
       exit when cardinality(v_moved) = cardinality(v_ids);
-      v_stuck := v_stuck || array(select u.id from unnest(v_ids) as u(id) where u.id <> all (v_moved));
+      v_stuck := v_stuck || array(select u.id from unnest(v_ids) as u(id) where u.id <> all (v_moved || v_kept));
     end loop;
   end loop;
   if cardinality(v_stuck) > 100

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from support import Connection
+from support import Connect, Connection
 from support.sql.helpers import (
     Row,
     call,
@@ -13,10 +13,13 @@ from support.sql.helpers import (
     pair,
     pairs,
     refused,
+    rows,
     running,
     set_clock,
     set_kind,
     set_queue,
+    status,
+    sweep,
 )
 
 
@@ -131,6 +134,31 @@ async def test_one_that_is_being_ended_is_not_waited_for(
     assert after["lease_expires_at"] is None
     after = await job(db, beside["id"])
     assert after["lease_expires_at"] > beside["lease_expires_at"]
+
+
+async def test_a_renewal_that_finds_the_row_locked_counts_when_it_is_free(
+    db: Connection, connect: Connect
+) -> None:
+    writer = await connect()
+    held = await running(db)
+    async with writer.transaction():  # longer than the lease
+        await call(writer, "record_step", **pair(held), name="a")
+        await set_clock(db, "4 minutes")
+        assert await extend(db, held) == ["extended"]
+        assert await sweep(db, "8 minutes") == 0
+    crashed = await insert(db)
+    await rows(db, "claim_next_job", worker="w1", lease=timedelta(seconds=1))
+    assert await sweep(db, "8.5 minutes") == 1
+    assert await status(db, crashed) == "pending"
+    await db.execute("delete from pgwake.jobs where id = $1", crashed)
+    assert (await job(db, held["id"]))["lease_id"] == held["lease_id"]
+    assert await sweep(db, "10 minutes") == 1
+
+    (again,) = await claim(db)  # what was noted holds for the lease before alone
+    assert await sweep(db, "20 minutes") == 1
+    await rows(db, "maintain", step="retention")
+    assert await db.fetchval("select count(*) from pgwake.renewals") == 0
+    assert await extend(db, held) == await extend(db, again) == ["lease_lost"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ returns timestamptz
 language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$
-  select pgwake.admit_keys(queue, count, at, from_at, null, audience)
+  select pgwake.admit_keys(queue, count, key_limit, null, null, at, from_at, null, audience)
 $$;
 
 comment on function pgwake.admit_keyed_jobs is

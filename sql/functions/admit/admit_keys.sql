@@ -26,7 +26,8 @@
 -- for nobody. Rides rechecks_due_idx, jobs_key_idx, priority by priority, then
 -- jobs_live_pkey.
 create or replace function pgwake.admit_keys(
-  queue text, count int, at timestamptz, from_at timestamptz, claimed_up_to timestamptz, audience pgwake.audience
+  queue text, count int, key_limit int, key_rate double precision, key_burst int, at timestamptz,
+  from_at timestamptz, claimed_up_to timestamptz, audience pgwake.audience
 )
 returns timestamptz
 language plpgsql volatile
@@ -40,8 +41,7 @@ as $$
 declare
   v_jobs int := least(admit_keys.count, 100);   -- how many may still be admitted
   v_locks int := least(admit_keys.count, 100);  -- how many keys may still be locked
-  v_window int;
-  v_policy record;
+  v_window int := greatest(20, v_jobs / coalesce(admit_keys.key_limit, 1));
   v_is_last boolean;  -- all rechecks that are due are in the window
   v_is_done boolean;  -- all keys in it that have room were tried
   v_passed text[] := '{}';  -- keys that another has the lock of
@@ -68,11 +68,7 @@ begin
     perform pgwake.raise_invalid(
       'concurrency keys need transactions that are read committed', 'Claim in a transaction of that level.');
   end if;
-  v_is_last := not found;
-  select q.key_limit, q.key_rate, q.key_burst into v_policy
-  from (values (1)) as v left join pgwake.queues as q on q.name = admit_keys.queue;
-  v_window := greatest(20, v_jobs / coalesce(v_policy.key_limit, 1));
-  for v_round in 1..case when v_is_last then 0 else 20 end loop  -- none: only rechecks of children are due
+  for v_round in 1..case when found then 20 else 0 end loop  -- none: only rechecks of children are due
     with due as materialized (
       select r.ctid as tid, r.key, r.at
       from pgwake.rechecks as r
@@ -86,16 +82,19 @@ begin
         case when r.room > 0 then w.next_at else greatest(w.next_at, r.token_at) end as recheck_at,
         r.room > 0 or r.token_at is not null as comes_again
       from (select d.key, min(d.at) as at from due as d group by d.key) as k
+      left join pgwake.concurrency_limits as c on c.queue = admit_keys.queue and c.key = k.key
       cross join lateral (
         select coalesce(
           (select h.run_at from pgwake.key_heads(admit_keys.queue, k.key) as h
            where h.run_at <= admit_keys.at limit 1),
           (select min(h.run_at) from pgwake.key_heads(admit_keys.queue, k.key) as h)) as next_at
+        offset 0
       ) as w
       left join lateral (
         select l.room, l.token_at
         from pgwake.key_room(
-          admit_keys.queue, k.key, v_policy.key_limit, v_policy.key_rate, v_policy.key_burst, admit_keys.at) as l
+          admit_keys.queue, k.key, coalesce(c.max_running, admit_keys.key_limit, 1),
+          coalesce(c.rate_limit, admit_keys.key_rate), admit_keys.key_burst, admit_keys.at) as l
         where w.next_at is not null
       ) as r on true
     ),
@@ -167,8 +166,10 @@ begin
       with roomy as materialized (
         select u.key, u.at, u.place, r.room, r.token_at
         from unnest(v_keys, v_ats) with ordinality as u(key, at, place)
+        left join pgwake.concurrency_limits as c on c.queue = admit_keys.queue and c.key = u.key
         cross join lateral pgwake.key_room(
-          admit_keys.queue, u.key, v_policy.key_limit, v_policy.key_rate, v_policy.key_burst, admit_keys.at) as r
+          admit_keys.queue, u.key, coalesce(c.max_running, admit_keys.key_limit, 1),
+          coalesce(c.rate_limit, admit_keys.key_rate), admit_keys.key_burst, admit_keys.at) as r
       ),
       next_jobs as materialized (
         select w.id, r.key, r.at

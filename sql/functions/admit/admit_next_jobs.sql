@@ -54,10 +54,12 @@ begin
   ),
   chosen as materialized (
     select d.queue, d.key, d.jobs, case when d.ids = '{}' then d.ids else d.ids[:(
-      select case when r.rate is null then r.room else 0 end
+      select case when coalesce(c.rate_limit, q.key_rate) is null then r.room else 0 end
       from (values (1)) as v
       left join pgwake.queues as q on q.name = d.queue
-      cross join lateral pgwake.key_room(d.queue, d.key, q.key_limit, q.key_rate, q.key_burst, v_now) as r
+      left join pgwake.concurrency_limits as c on c.queue = d.queue and c.key = d.key
+      cross join lateral pgwake.key_room(
+        d.queue, d.key, coalesce(c.max_running, q.key_limit, 1), null, null, v_now) as r
     )] end as ids
     from due as d
   ),

@@ -51,7 +51,10 @@ begin
       select r.room > 0
       from (values (1)) as v
       left join pgwake.queues as q on q.name = u.queue
-      cross join lateral pgwake.key_room(u.queue, u.key, q.key_limit, q.key_rate, q.key_burst, pgwake.now()) as r
+      left join pgwake.concurrency_limits as c on c.queue = u.queue and c.key = u.key
+      cross join lateral pgwake.key_room(
+        u.queue, u.key, coalesce(c.max_running, q.key_limit, 1), coalesce(c.rate_limit, q.key_rate), q.key_burst,
+        pgwake.now()) as r
     ) and exists (
       select from pgwake.jobs_live as j
       where j.queue = u.queue and j.status = 'waiting' and j.concurrency_key = u.key

@@ -166,7 +166,7 @@ begin
               and least(j.crash_count, 2) * 201 - j.priority < 302) as is_plain
       from (
         select q.paused_until, coalesce(q.lease, interval '5 minutes') as lease, q.timeout, q.max_running, q.rate_limit,
-          q.rate_burst,
+          q.rate_burst, q.key_limit, q.key_rate, q.key_burst,
           exists (
             select from pgwake.kinds as k
             where k.timeout is not null or k.lease is not null or k.declared_lease is not null) as has_kinds,
@@ -237,7 +237,8 @@ begin
 
     if v_policy.recheck_at <= v_now and not claim_rows.suspects then
       v_admitted := pgwake.admit_due_jobs(
-        claim_rows.queue, v_count, v_now, v_keys_from, v_resume_points);
+        claim_rows.queue, v_count, v_policy.key_limit, v_policy.key_rate, v_policy.key_burst, v_now, v_keys_from,
+        v_resume_points);
       v_policy.recheck_at := v_admitted.recheck_at;
       v_now := v_admitted.at;
       claimed_at := v_now;

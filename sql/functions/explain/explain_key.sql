@@ -11,16 +11,17 @@ set jit = off
 as $$
 declare
   v_key text := pgwake.say_name(job.concurrency_key);
-  v_own_limit int := (
-    select l.max_running from pgwake.concurrency_limits as l
-    where l.queue = job.queue and l.key = job.concurrency_key);
+  v_own_limit int;
+  v_own_rate double precision;
   v_policy pgwake.queues;
   v_limit int;
-  v_room record;
+  v_token_at timestamptz;
   v_holders bigint[];
   v_before_count bigint;
 begin
   select q.* into v_policy from pgwake.queues as q where q.name = job.queue;
+  select l.max_running, l.rate_limit into v_own_limit, v_own_rate
+  from pgwake.concurrency_limits as l where l.queue = job.queue and l.key = job.concurrency_key;
   v_limit := coalesce(v_own_limit, v_policy.key_limit, 1);
   if v_limit = 0 then
     return array[format(
@@ -48,13 +49,15 @@ begin
   elsif job.run_at > pgwake.now() then
     return '{}';
   end if;
-  select r.* into v_room
+  select r.token_at into v_token_at
   from pgwake.key_room(
-    job.queue, job.concurrency_key, v_policy.key_limit, v_policy.key_rate, v_policy.key_burst, pgwake.now()) as r;
-  if v_room.room <= 0 then
+    job.queue, job.concurrency_key, v_limit, coalesce(v_own_rate, v_policy.key_rate), v_policy.key_burst, pgwake.now())
+    as r
+  where r.room <= 0;
+  if v_token_at is not null then
     return array[format(
-      'Its concurrency key %s has used its rate (%s starts a second); the next can be at %s.', v_key, v_room.rate,
-      pgwake.say_time(v_room.token_at))];
+      'Its concurrency key %s has used its rate (%s starts a second); the next can be at %s.', v_key,
+      coalesce(v_own_rate, v_policy.key_rate), pgwake.say_time(v_token_at))];
   end if;
 
   select count(*) into v_before_count

@@ -3,6 +3,7 @@
 The poll is an hour away, so only a wake-up or a timer can start a job.
 """
 
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -85,6 +86,27 @@ async def test_a_queue_with_a_rate_runs_its_jobs_on_time(
     gaps = [(two - one).total_seconds() for one, two in pairwise(starts)]
     assert len(gaps) == 19
     assert min(gaps) >= 0.0499
+
+
+async def test_keys_with_a_rate_run_their_jobs_on_time(
+    connection: Connection, database: str
+) -> None:
+    await set_queue(connection, key_rate=20.0, key_burst=1)
+    async with embedded(database, quick()) as worker:
+        await asleep(worker)
+        for key in "ab" * 10:
+            await insert(connection, "quick", concurrency_key=key)
+        await all_ended(connection)
+        assert wakeups(worker, cause="poll") == 0
+
+    for key in "ab":
+        found = await connection.fetch(
+            "select started_at from pgwake.jobs where concurrency_key = $1 order by 1",
+            key,
+        )
+        gaps = [two[0] - one[0] for one, two in pairwise(found)]
+        assert len(gaps) == 9
+        assert min(gaps) >= timedelta(milliseconds=49.9)
 
 
 @pytest.mark.parametrize("max_running", [None, 3, 1000])

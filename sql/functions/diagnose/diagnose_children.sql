@@ -1,9 +1,12 @@
--- For diagnose: jobs that wait for others, and that nobody looks at.
+-- For diagnose: jobs that wait for others or for events, and that nobody looks at.
 --
--- children_wait  error  a recheck has been due for five minutes, or there is none though
---                       none of the parents is live
+-- children_wait  error   a recheck has been due for five minutes, or there is none though
+--                        nothing that it waits for is still to come
+-- waits_long     notice  waits for an event, or for another job, without a time-out for
+--                        more than a day
 --
--- Of the first 1,000 children by id, and of their first 1,000 rechecks.
+-- Of the first 1,000 children by id, of their first 1,000 rechecks, and of the first 1,000
+-- waits.
 create or replace function pgwake.diagnose_children()
 returns setof pgwake.finding
 language plpgsql stable
@@ -39,9 +42,27 @@ begin
   group by f.queue, f.is_lost
   order by f.queue
   limit 10;
+
+  return query
+  select 'waits_long', 'notice', w.queue,
+    format('%s jobs of the queue %s wait without a time-out since more than a day: job %s for %s', count(*),
+      pgwake.say_name(w.queue), min(w.job_id),
+      (array_agg(coalesce('event ' || pgwake.say_name(w.event), format('job %s', w.parent_id)) order by w.job_id))[1]),
+    format('select pgwake.explain_job(%s);  -- then emit the event, or cancel_job; await_event takes a timeout',
+      min(w.job_id)),
+    extract(epoch from pgwake.now() - min(w.since))::double precision
+  from (
+    select o.*, (select j.queue from pgwake.jobs_live as j where j.id = o.job_id) as queue
+    from (select l.* from pgwake.waits as l order by l.job_id limit 1000) as o
+    where o.deadline is null and o.since < pgwake.now() - interval '1 day'
+  ) as w
+  where w.queue is not null
+  group by w.queue
+  order by w.queue
+  limit 10;
 end
 $$;
 
 comment on function pgwake.diagnose_children is
-  'Internal: for diagnose, jobs that wait for others, and that nobody looks at.';
+  'Internal: for diagnose, jobs that wait for others or for events, and that nobody looks at.';
 revoke all on function pgwake.diagnose_children from public;

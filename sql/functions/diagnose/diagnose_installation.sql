@@ -117,16 +117,21 @@ begin
       (6, 'pgwake.queues', 'queues_after_change',
        'after insert or update or delete on %s for each row execute function pgwake.after_change_queues()'),
       (7, 'pgwake.concurrency_limits', 'limits_after_change',
-       'after insert or update or delete on %s for each row execute function pgwake.after_change_limits()')
+       'after insert or update or delete on %s for each row execute function pgwake.after_change_limits()'),
+      (8, 'pgwake.events', 'events_before_insert',
+       'before insert on %s for each row execute function pgwake.before_insert_events()'),
+      (9, 'pgwake.events', 'events_after_insert',
+       'after insert on %s deferrable initially deferred for each row execute function pgwake.after_insert_events()')
     union all
-    select 8, t.relid, 'jobs_after_truncate',
+    select 10, t.relid, 'jobs_after_truncate',
       'after truncate on %s for each statement execute function pgwake.after_truncate_jobs()'
     from pg_partition_tree('pgwake.jobs') as t
     where t.isleaf
   ),
   faults as (
     select e.place, e.relation, e.name, 'is missing' as what,
-      format('create trigger %s ' || e.definition, e.name, e.relation) as fix
+      format('create %s %s ' || e.definition, case when e.place = 9 then 'constraint trigger' else 'trigger' end, e.name,
+        e.relation) as fix
     from expected as e
     where not exists (select from pg_trigger as t where t.tgrelid = e.relation and t.tgname = e.name)
     union all

@@ -17,7 +17,14 @@ begin
       'pgwake.adopt().'::text;
   end if;
   if job.run_at > v_now then
-    v_lines := v_lines || format('It is not due until %s.', pgwake.say_time(job.run_at));
+    v_lines := v_lines || coalesce(
+      (
+        select format('It sleeps (step %s) until %s.', pgwake.say_name(s.name), pgwake.say_time(s.until))
+        from pgwake.steps as s
+        where s.job_id = job.id and s.kind = 'sleep' and s.until = job.run_at and job.has_steps
+        limit 1
+      ),
+      format('It is not due until %s.', pgwake.say_time(job.run_at)));
   end if;
   if v_paused_until > v_now then
     v_lines := v_lines || case v_paused_until
@@ -28,7 +35,7 @@ begin
   end if;
 
   if job.has_parents_left then
-    v_lines := v_lines || pgwake.explain_parents(job);
+    v_lines := v_lines || coalesce(pgwake.explain_answer(job.id), pgwake.explain_parents(job));
   elsif job.status = 'waiting' then
     v_lines := v_lines || pgwake.explain_key(job);
   else

@@ -35,6 +35,27 @@ async def explain(db: Connection, job_id: int) -> str:
     return text
 
 
+async def test_what_it_waits_for_and_until_when(db: Connection) -> None:
+    other = await running(db)
+    hour = timedelta(hours=1)
+    for function, arguments, line in (
+        ("await_event", {"event": "order:42", "timeout": hour}, 'event "order:42"'),
+        ("await_job", {"other_id": other["id"]}, f"the end of job {other['id']}"),
+    ):
+        held = await running(db)
+        await call(db, function, **pair(held), **arguments)
+        text = await explain(db, held["id"])
+        until = "until " if "timeout" in arguments else "without a time-out."
+        assert f"It waits for {line} since " in text
+        assert f"Z (0 ms ago), {until}" in re.sub(r"\([^)]* ago\)", "(0 ms ago)", text)
+    await call(db, "complete_job", **pair(other))
+    assert "ago), and is woken: the next claim" in await explain(db, held["id"])
+    (held,) = await claim(db)
+    until = await db.fetchval("select now() + interval '1 hour'")
+    await call(db, "sleep_job", **pair(held), name="nap", until=until)
+    assert 'It sleeps (step "nap") until 20' in await explain(db, held["id"])
+
+
 async def report(
     db: Connection,
     worker: str = "w1",

@@ -532,7 +532,11 @@ async def test_who_lost_its_recheck_is_found_again(db: Connection) -> None:
     await db.execute("delete from pgwake.rechecks")
     (finding,) = await db.fetch("select * from pgwake.diagnose_children()")
     assert finding["value"] == 1
+    await db.execute("update pgwake.waits set since = now() - interval '25 hours'")
+    (_, finding) = await db.fetch("select * from pgwake.diagnose_children()")
+    assert (finding["check_name"], finding["subject"]) == ("waits_long", "default")
+    assert finding["problem"].endswith(f': job {other["id"]} for event "f"')
     await call(db, "flag_lost_children")
     (again,) = await claim(db)
     assert again["id"] == held["id"]
-    assert await db.fetch("select * from pgwake.diagnose_children()") == []
+    assert len(await db.fetch("select * from pgwake.diagnose_children()")) == 1

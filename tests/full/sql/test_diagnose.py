@@ -164,7 +164,7 @@ async def test_each_trigger_that_is_missing_is_found_and_made_as_it_was(
         for row in before
         if row["tgname"] != "jobs_before_insert" or row["table"] == "pgwake.jobs"
     ]
-    assert len(tops) == 7 + 34
+    assert len(tops) == 9 + 34
     for table, name, *_ in tops:
         await db.execute(f"drop trigger {name} on {table}")
 

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
         UnreadableValueError,
         WaitTimeoutError,
     )
-    from pgwake.jobs.job import Job, ParentResult
+    from pgwake.jobs.job import Job, JobEnd, ParentResult
     from pgwake.jobs.outcomes import Discard, Retry, Snooze
     from pgwake.jobs.registry import Registry, job, middleware, resource
     from pgwake.jobs.resource import injected
+    from pgwake.jobs.steps import Suspend
     from pgwake.jobs.task import Task
     from pgwake.produce.defaults import default_queue, set_default_queue
     from pgwake.produce.new_job import NewJob
@@ -43,10 +44,11 @@ else:
         "errors": "ConfigurationError DuplicateJobError InvalidArgumentError "
         "InvalidScheduleError LeaseLostError NoSuchJobError PgwakeError "
         "QueueFullError ResourceError UnreadableValueError WaitTimeoutError",
-        "jobs.job": "Job ParentResult",
+        "jobs.job": "Job JobEnd ParentResult",
         "jobs.outcomes": "Discard Retry Snooze",
         "jobs.registry": "Registry job middleware resource",
         "jobs.resource": "injected",
+        "jobs.steps": "Suspend",
         "jobs.task": "Task",
         "produce.defaults": "default_queue set_default_queue",
         "produce.new_job": "NewJob",
@@ -77,6 +79,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidScheduleError",
     "Job",
+    "JobEnd",
     "LeaseLostError",
     "NewJob",
     "NoSuchJobError",
@@ -89,6 +92,7 @@ __all__ = [
     "Retry",
     "Settings",
     "Snooze",
+    "Suspend",
     "SyncQueue",
     "Task",
     "UnreadableValueError",

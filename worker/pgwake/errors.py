@@ -88,4 +88,4 @@ class QueueFullError(PgwakeError):
 
 
 class WaitTimeoutError(PgwakeError, TimeoutError):
-    """A job has not ended in the time that somebody would wait for it."""
+    """What somebody would wait for, a job's end or an event, has not come in time."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pgwake.database.statements.finish import Failure
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.handler_errors import type_of
+from pgwake.jobs.steps import Suspension
 from pgwake.observe import joblog
 from pgwake.observe.joblog import JobLog
 from pgwake.observe.metrics import Metrics
@@ -21,10 +22,10 @@ class Release(NamedTuple):
 
 
 class End(NamedTuple):
-    """What became of a job: a result, a failure, or the reason of a release."""
+    """What became of a job: a result, a failure, or why it goes back."""
 
     job: Attempt
-    what: str | Failure | Release | None
+    what: str | Failure | Release | Suspension | None
 
 
 class Telemetry:
@@ -70,11 +71,14 @@ class Telemetry:
 
     def _ended(self, end: End, outcome: str) -> None:
         job, what = end
-        if outcome == "released" and isinstance(what, Release):
+        if outcome == "released" and isinstance(what, Release | Suspension):
+            delay = what.delay if isinstance(what, Release) else None
             self._metrics.released(job, what.reason)
-            self._job_log.released(job, what.reason, what.delay)
+            self._job_log.released(job, what.reason, delay)
             if what.reason == "snooze":
                 outcome = "snoozed"
+            elif isinstance(what, Suspension):
+                outcome = "suspended"
         elif outcome != "refused":
             if outcome == "cancel_requested":
                 outcome = "cancelled"
@@ -91,7 +95,7 @@ class Telemetry:
 def _tell_ignored(end: End) -> None:
     """Log how a handler ended that had completed its job in its own transaction."""
     match end.what:
-        case Failure(reason="timeout" | "cancelled") | Release():
+        case Failure(reason="timeout" | "cancelled") | Release() | Suspension():
             joblog.stopped_late(end.job, end.what.reason)
         case Failure():
             joblog.failed_late(end.job, end.what.message, end.what.traceback)

@@ -25,6 +25,8 @@ from pgwake.engine.progress import ProgressReports
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.handler_errors import describe as describe_problem
+from pgwake.jobs.job import LOST_CODES
+from pgwake.jobs.steps import Suspension
 from pgwake.jsontext import storable
 from pgwake.sleep import pause
 
@@ -104,6 +106,10 @@ class Finisher:
         """Give a job back unburnt; delay: until it is due, where the reason has one."""
         self._put(End(job, Release(reason, delay, error)))
 
+    def suspend(self, job: Attempt, suspension: Suspension) -> None:
+        """Let a job sleep or wait: its handler has been left, to its last finally."""
+        self._put(End(job, suspension))
+
     def drop(self, job: Attempt) -> None:
         """Forget a job whose lease is lost: nothing of it may be written."""
         self._ended([End(job, None)], ["lease_lost"])
@@ -173,6 +179,7 @@ class Finisher:
         completed: list[End] = []
         failed: list[End] = []
         left: list[End] = []
+        suspended: list[End] = []
         released: dict[str, list[End]] = {}
         seen, release_count, size = len(self._ends), 0, 0
         for end in self._ends:
@@ -187,12 +194,15 @@ class Finisher:
                 has_room = release_count < MAX_OTHERS
                 batch = released.setdefault(what.reason, []) if has_room else left
                 release_count += 1
+            elif isinstance(what, Suspension):
+                batch = suspended
+                has_room = len(suspended) < MAX_OTHERS
             else:
                 batch = failed
                 has_room = len(failed) < MAX_OTHERS
             (batch if has_room else left).append(end)
         if self._reports:
-            ends = itertools.chain(completed, failed, *released.values())
+            ends = itertools.chain(completed, failed, suspended, *released.values())
             await self._reports.write(self._session, [end.job for end in ends])
         if completed:
             await self._write(completed, _complete)
@@ -200,6 +210,8 @@ class Finisher:
             await self._write(failed, _fail)
         for batch in released.values():
             await self._write(batch, _release)
+        for end in suspended:
+            await self._write([end], _suspend)
         admitting = {end.job.queue for end in self._ends[:seen] if end.job.admits}
         self._ends[:seen] = left
         if admitting:
@@ -234,7 +246,7 @@ class Finisher:
             self._ended([end], ["refused"])
         elif isinstance(what, Failure):
             self.release(job, "refused", error=storable(told))
-        elif what is not None and _is_unstorable(error):
+        elif isinstance(what, str) and _is_unstorable(error):
             result = f"the result can't be stored: {told}"
             self.fail(job, result, reason="invalid")
         else:
@@ -269,6 +281,24 @@ async def _release(connection: Connection, ends: Sequence[End]) -> list[str]:
         [end.what.delay for end in ends],  # type: ignore[union-attr]
         [end.what.error for end in ends],  # type: ignore[union-attr]
     )
+    return await _or_completed(connection, ends, outcomes)
+
+
+async def _suspend(connection: Connection, ends: Sequence[End]) -> list[str]:
+    """Let a job sleep or wait; one for which there is no more need runs again."""
+    ((job, what),) = ends
+    try:
+        answer = await what.write(connection, job.id, job.lease_id)  # type: ignore[union-attr]
+    except asyncpg.PostgresError as error:
+        if error.sqlstate not in LOST_CODES:
+            raise
+        outcomes = ["lease_lost"]
+    else:
+        outcome = answer if isinstance(answer, str) else answer[0]
+        if outcome in ("sleeps", "waits", "cancelled"):
+            return ["cancelled" if outcome == "cancelled" else "released"]
+        ids, lease_ids = [job.id], [job.lease_id]
+        outcomes = await release_jobs(connection, ids, lease_ids, "unstarted")
     return await _or_completed(connection, ends, outcomes)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import asyncpg
 
@@ -13,9 +13,14 @@ from pgwake.database.session import Session
 from pgwake.database.statements.finish import lease_outcomes, parent_results
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.progress import ProgressReports
-from pgwake.engine.transaction import Transaction
+from pgwake.engine.transaction import StepTransaction, Transaction
+from pgwake.errors import LeaseLostError, NoSuchJobError
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.job import Isolation, ParentResult
+from pgwake.jobs.job import LOST_CODES, Isolation, ParentResult
+from pgwake.jobs.steps import Question
+from pgwake.produce.drivers.refusals import refusals
+
+T = TypeVar("T")
 
 
 class JobServices:
@@ -61,6 +66,37 @@ class JobServices:
     def transaction(self, job: Attempt, isolation: Isolation) -> Transaction:
         """Open a transaction that completes a job."""
         return Transaction(job, isolation, self, self._finisher, self._reports)
+
+    def step_transaction(
+        self, job: Attempt, name: str, isolation: Isolation
+    ) -> StepTransaction:
+        """Open a transaction that records a step."""
+        return StepTransaction(job, name, isolation, self)
+
+    async def ask(self, job: Attempt, question: Question[T]) -> T:
+        """Ask something for a job, under its lease.
+
+        Raises:
+            LeaseLostError: The job is somebody else's.
+            InvalidArgumentError: The database refuses what was asked.
+        """
+        try:
+            with refusals():
+                return await self._session.call(
+                    lambda connection: question(connection, job.id, job.lease_id)
+                )
+        except (asyncpg.PostgresError, NoSuchJobError) as error:
+            if isinstance(error, asyncpg.PostgresError) and (
+                error.sqlstate not in LOST_CODES
+            ):
+                raise
+            job.lose_lease()
+            raise LeaseLostError(f"the lease of job {job.id} is lost") from error
+
+    def ask_sync(self, job: Attempt, question: Question[T]) -> T:
+        """Ask from a thread of a handler's, which waits."""
+        asking = self.ask(job, question)
+        return asyncio.run_coroutine_threadsafe(asking, self.loop).result()
 
     async def parent_results(self, job: Attempt) -> list[ParentResult]:
         """Ask for what a job's parents came to."""

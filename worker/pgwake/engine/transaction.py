@@ -1,21 +1,27 @@
-"""A transaction in which a handler completes its job."""
+"""Transactions in which a handler completes its job, or records a step."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
-from typing import Protocol, get_args
+from typing import Any, Protocol, Self, get_args
 
 import asyncpg
 import structlog
 
 from pgwake.database.connection import FAULTS, Connection, describe
+from pgwake.database.statements import parsed
 from pgwake.database.statements.finish import complete_job, set_progresses
+from pgwake.database.statements.steps import record_step
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.progress import ProgressReports
 from pgwake.errors import ConfigurationError, InvalidValueError, LeaseLostError
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.job import LOST_CODES, Completion, Isolation
+from pgwake.jobs.steps import Question, T
+from pgwake.jsontext import dumps_result
+from pgwake.produce.drivers.refusals import refusals
 
 log = structlog.get_logger()
 
@@ -37,8 +43,134 @@ class TransactionPool(Protocol):
     async def lease_outcome(self, job: Attempt) -> str | None:
         """Ask elsewhere what became of a job under its lease; None: no answer."""
 
+    async def ask(self, job: Attempt, question: Question[T]) -> T:
+        """Ask elsewhere something for a job."""
 
-class Transaction:
+
+class _Block:
+    """A transaction whose last statement is ours, for a job under its lease.
+
+    Args:
+        job: The job.
+        isolation: The isolation level.
+        pool: Where its connection comes from.
+
+    Raises:
+        InvalidValueError: There is no such isolation level.
+    """
+
+    def __init__(
+        self,
+        job: Attempt,
+        isolation: Isolation,
+        pool: TransactionPool,
+    ) -> None:
+        if isolation not in get_args(Isolation):
+            raise InvalidValueError(
+                f"isolation {isolation!r}: use one of {', '.join(get_args(Isolation))}"
+            )
+        self._job = job
+        self._isolation = isolation
+        self._pool = pool
+
+    async def _write_last(self) -> None:
+        """Write what is to be committed with what the block has written."""
+        raise NotImplementedError
+
+    async def _find_out(self, error: Exception) -> None:
+        """Return if it was committed, though the answer is lost; else raise."""
+        raise NotImplementedError
+
+    async def _begin(self) -> None:
+        self._connection = await self._pool.acquire()
+        try:
+            self._transaction = self._connection.transaction(isolation=self._isolation)
+            async with asyncio.timeout(self._pool.timeout):
+                await self._transaction.start()
+        except BaseException:
+            _terminate(self._connection)
+            await self._pool.release(self._connection)
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if getattr(error, "sqlstate", None) == _UNPREPARED:
+            _terminate(self._connection)
+        # One that was told to stop, and swallowed that, is never done.
+        counts = error is None and not self._job.should_stop
+        await _outlast(self._end if counts else self._roll_back)
+        if error is None and not counts:
+            raise asyncio.CancelledError(f"told to stop: {self._job.stop_reason}")
+
+    async def _end(self) -> None:
+        """Write what is last, and commit; or roll back, and raise."""
+        try:
+            await self._write_end()
+            await self._commit()
+        finally:
+            await self._pool.release(self._connection)
+
+    async def _write_end(self) -> None:
+        try:
+            _check_open(self._connection)
+            async with asyncio.timeout(self._pool.timeout):
+                await self._write_last()
+        except Exception as error:
+            await self._undo()
+            if getattr(error, "sqlstate", None) == _UNPREPARED:
+                _terminate(self._connection)
+            if (
+                isinstance(error, asyncpg.PostgresError)
+                and error.sqlstate in LOST_CODES
+            ):
+                raise self._lease_lost() from error
+            raise
+
+    async def _commit(self) -> None:
+        try:
+            async with asyncio.timeout(self._pool.timeout):
+                await self._transaction.commit()
+        except Exception as error:
+            is_refused = isinstance(error, asyncpg.PostgresError)
+            if is_refused and not _is_closed(self._connection):
+                raise  # and rolled back
+            # Nobody knows whether it has committed: the answer is lost.
+            _terminate(self._connection)
+            await self._find_out(error)
+
+    def _tell_lost(self, error: Exception, outcome: str | None) -> None:
+        log.warning(
+            "answer to a commit lost",
+            job=self._job.id,
+            kind=self._job.kind,
+            error=describe(error),
+            outcome=outcome or "unknown",
+        )
+
+    async def _roll_back(self) -> None:
+        await self._undo()
+        await self._pool.release(self._connection)
+
+    async def _undo(self) -> None:
+        """Roll back; by the end of the session, if need be."""
+        try:
+            async with asyncio.timeout(self._pool.timeout):
+                await self._transaction.rollback()
+        except FAULTS:
+            _terminate(self._connection)
+
+    def _lease_lost(self) -> LeaseLostError:
+        self._job.lose_lease()
+        return LeaseLostError(
+            f"the lease of job {self._job.id} is lost: nothing was written"
+        )
+
+
+class Transaction(_Block):
     """Begins when it is entered; at the end of its block completes the job and commits.
 
     Args:
@@ -60,13 +192,7 @@ class Transaction:
         finisher: Finisher,
         reports: ProgressReports,
     ) -> None:
-        if isolation not in get_args(Isolation):
-            raise InvalidValueError(
-                f"isolation {isolation!r}: use one of {', '.join(get_args(Isolation))}"
-            )
-        self._job = job
-        self._isolation = isolation
-        self._pool = pool
+        super().__init__(job, isolation, pool)
         self._finisher = finisher
         self._reports = reports
 
@@ -79,21 +205,98 @@ class Transaction:
             )
         self._completion = self._job.completion = Completion()
         try:
-            self._connection = await self._pool.acquire()
-            try:
-                self._transaction = self._connection.transaction(
-                    isolation=self._isolation
-                )
-                async with asyncio.timeout(self._pool.timeout):
-                    await self._transaction.start()
-            except BaseException:
-                _terminate(self._connection)
-                await self._pool.release(self._connection)
-                raise
+            await self._begin()
         except BaseException:
             self._job.completion = None
             raise
         return self._connection
+
+    async def _write_last(self) -> None:
+        job, connection = self._job, self._connection
+        for text in self._reports.newest([job]).values():
+            await _report(connection, job, text)
+        await complete_job(connection, job.id, job.lease_id, self._completion.result)
+
+    async def _end(self) -> None:
+        try:
+            await super()._end()
+        except BaseException:
+            self._job.completion = None
+            raise
+        self._completion.is_done = True
+        self._finisher.completed(self._job)
+
+    async def _find_out(self, error: Exception) -> None:
+        outcome = await self._pool.lease_outcome(self._job)
+        self._tell_lost(error, outcome)
+        if outcome in (None, "held"):
+            # Not committed, or not yet: then it has the row locked, and the end that is
+            # written next waits for it, and is refused.
+            raise error
+        if outcome != "completed":
+            raise self._lease_lost() from error
+
+    async def _roll_back(self) -> None:
+        self._job.completion = None
+        await super()._roll_back()
+
+
+class StepTransaction(_Block):
+    """Begins when it is entered, unless the step is recorded: then there is none.
+
+    At the end of its block it records the step and commits. It is the step that its
+    block sees, too.
+
+    Args:
+        job: The job.
+        name: The step's name.
+        isolation: The isolation level.
+        pool: Where its connection comes from.
+
+    Attributes:
+        is_done: Whether an earlier attempt has recorded it.
+        result: The step's, to be set by the block.
+
+    Raises:
+        InvalidValueError: There is no such isolation level.
+    """
+
+    def __init__(
+        self, job: Attempt, name: str, isolation: Isolation, pool: TransactionPool
+    ) -> None:
+        super().__init__(job, isolation, pool)
+        self._name = name
+        self.is_done = False
+        self.result: Any = None
+
+    @property
+    def connection(self) -> Connection:
+        """The connection whose transaction it is.
+
+        Raises:
+            ConfigurationError: The step is done: there is nothing to write.
+        """
+        if self.is_done:
+            raise ConfigurationError(
+                f"step {self._name!r} is done already: write only `if not step.is_done`"
+            )
+        return self._connection
+
+    async def __aenter__(self) -> Self:
+        self._steps = self._job.begin_steps()
+        self._steps.take(self._name)
+        try:
+            ask = partial(self._pool.ask, self._job)
+            recorded = await self._steps.find(ask, self._name, "step")
+            if recorded is not None:
+                self.is_done, self.result = True, parsed(recorded.result)
+            else:
+                await self._begin()
+                self._steps.open_blocks += 1
+        except BaseException:
+            self._steps.give_back(self._name)
+            raise
+        return self
 
     async def __aexit__(
         self,
@@ -101,91 +304,30 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if getattr(error, "sqlstate", None) == _UNPREPARED:
-            _terminate(self._connection)
-        # One that was told to stop, and swallowed that, is never done.
-        counts = error is None and not self._job.should_stop
-        await _outlast(self._complete if counts else self._roll_back)
-        if error is None and not counts:
-            raise asyncio.CancelledError(f"told to stop: {self._job.stop_reason}")
-
-    async def _complete(self) -> None:
-        """Complete the job and commit; or roll back, and raise."""
+        if self.is_done:
+            return
+        is_recorded = False
         try:
-            await self._write_end()
-            await self._commit()
+            await super().__aexit__(kind, error, trace)
+            is_recorded = error is None
         finally:
-            if not self._completion.is_done:
-                self._job.completion = None
-            await self._pool.release(self._connection)
+            self._steps.open_blocks -= 1
+            if not is_recorded:
+                self._steps.give_back(self._name)
 
-    async def _write_end(self) -> None:
-        job, connection = self._job, self._connection
-        try:
-            _check_open(connection)
-            async with asyncio.timeout(self._pool.timeout):
-                for text in self._reports.newest([job]).values():
-                    await _report(connection, job, text)
-                await complete_job(
-                    connection, job.id, job.lease_id, self._completion.result
-                )
-        except Exception as error:
-            await self._undo()
-            if getattr(error, "sqlstate", None) == _UNPREPARED:
-                _terminate(self._connection)
-            if (
-                isinstance(error, asyncpg.PostgresError)
-                and error.sqlstate in LOST_CODES
-            ):
-                raise self._lease_lost() from error
-            raise
-
-    async def _commit(self) -> None:
-        job = self._job
-        try:
-            async with asyncio.timeout(self._pool.timeout):
-                await self._transaction.commit()
-        except Exception as error:
-            is_refused = isinstance(error, asyncpg.PostgresError)
-            if is_refused and not _is_closed(self._connection):
-                raise  # and rolled back
-            # Nobody knows whether it has committed: the answer is lost.
-            _terminate(self._connection)
-            outcome = await self._pool.lease_outcome(job)
-            log.warning(
-                "answer to a commit lost",
-                job=job.id,
-                kind=job.kind,
-                error=describe(error),
-                outcome=outcome or "unknown",
+    async def _write_last(self) -> None:
+        job, result = self._job, dumps_result(self.result)
+        with refusals():
+            await record_step(
+                self._connection, job.id, job.lease_id, self._name, result
             )
-            if outcome in (None, "held"):
-                # Not committed, or not yet: then it has the row locked, and the end
-                # that is written next waits for it, and is refused.
-                raise
-            if outcome != "completed":
-                raise self._lease_lost() from error
-        self._completion.is_done = True
-        self._finisher.completed(job)
 
-    async def _roll_back(self) -> None:
-        self._job.completion = None
-        await self._undo()
-        await self._pool.release(self._connection)
-
-    async def _undo(self) -> None:
-        """Roll back; by the end of the session, if need be."""
-        try:
-            async with asyncio.timeout(self._pool.timeout):
-                await self._transaction.rollback()
-        except FAULTS:
-            _terminate(self._connection)
-
-    def _lease_lost(self) -> LeaseLostError:
-        self._job.lose_lease()
-        return LeaseLostError(
-            f"the lease of job {self._job.id} is lost: nothing was written"
-        )
+    async def _find_out(self, error: Exception) -> None:
+        # Not committed, or not yet: the next attempt begins when that is known, since
+        # the end of this one waits for the job's row.
+        self._steps.problem = error
+        self._tell_lost(error, None)
+        raise error
 
 
 async def _report(connection: Connection, job: Attempt, text: str | None) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from pgwake.database.statements.claim import Claim
 from pgwake.jobs.job import Completion, Job, Service, Stoppable, StopReason
+from pgwake.jobs.steps import Steps, Suspension
 
 if TYPE_CHECKING:
     import asyncpg
@@ -29,6 +30,7 @@ class Attempt(Job):
         task: What runs it, while its handler runs.
         completion: Its end by transaction(), from the beginning of the block on.
         service: What its handler may ask for.
+        steps: Those of this attempt, once its handler has asked for one.
         run: Its span, where runs have some.
         admits: Whether its end may let another job in: of its key, its child, or of a
             queue whose limits leave little room.
@@ -43,6 +45,7 @@ class Attempt(Job):
         "seconds",
         "service",
         "started_at",
+        "steps",
         "stop_reason",
         "stopped_at",
         "task",
@@ -65,6 +68,7 @@ class Attempt(Job):
         self.task: Stoppable | None = None
         self.completion: Completion | None = None
         self.service: Service | None = None
+        self.steps: Steps | None = None
         self.run: RunSpan | None = None
         self.admits = bool(self._options) and "admits" in self.options
 
@@ -81,6 +85,11 @@ class Attempt(Job):
     def has_expired(self) -> bool:
         """Whether its lease has run out, as far as this process knows."""
         return monotonic() - self.renewed_at > self.lease_seconds
+
+    @property
+    def suspension(self) -> Suspension | None:
+        """Why it is to leave its worker; None: its handler has not asked for that."""
+        return None if self.steps is None else self.steps.suspension
 
     def begin(self, task: Stoppable, service: Service) -> None:
         """Note that its handler is called."""

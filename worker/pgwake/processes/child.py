@@ -1,7 +1,8 @@
 """A process of process=True handlers: main(), with FD and PARENT as its arguments.
 
 It is told by a socket what to run, a call after the other, and ends when that is
-closed. A call is answered twice: when the handler begins, and when it has ended. Its
+closed. A call is answered twice: when the handler begins, and when it has ended. What
+the handler asks of the database for its steps is sent between the two and answered. Its
 resources are opened before the first call, and closed at its end.
 """
 
@@ -14,23 +15,26 @@ import signal
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from importlib import import_module
 from io import BufferedRWPair
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import structlog
 
 from pgwake import forks
+from pgwake.errors import ConfigurationError
 from pgwake.jobs.handler_errors import ReportedError, describe, report
-from pgwake.jobs.job import Job
+from pgwake.jobs.job import Job, Service
 from pgwake.jobs.location import Location, ProcessParts
 from pgwake.jobs.middleware import Middleware, around
 from pgwake.jobs.outcomes import Snooze
 from pgwake.jobs.resource import Resource
 from pgwake.jobs.signature import Signature
+from pgwake.jobs.steps import Question, Steps, Suspension, T, is_suspend
 from pgwake.jsontext import dumps_result
 from pgwake.observe import logs
 from pgwake.settings import Settings
@@ -75,11 +79,74 @@ class CallResult(NamedTuple):
         result: The handler's, as JSON text; None: it has none.
         problem: Why the attempt did not succeed.
         is_spent: Whether the process is better replaced.
+        suspension: Why its job is to leave its worker, if its handler asked for that.
     """
 
     result: str | None = None
     problem: ReportedError | Snooze | None = None
     is_spent: bool = False
+    suspension: Suspension | None = None
+
+
+class JobCopy(Job):
+    """A job in this process, whose handler asks the worker by the socket."""
+
+    __slots__ = ("service", "steps")
+
+    def __init__(self, job: Job, link: "Link") -> None:
+        Job.__init__(self, *job.__reduce__()[1])  # type: ignore[misc]  # as it pickles
+        self.service: Service | None = link
+        self.steps: Steps | None = None
+
+
+class Link:
+    """What a handler of this process may ask its worker: one call's.
+
+    Args:
+        stream: The socket.
+    """
+
+    loop: Any = None  # so that nothing async is served
+
+    def __init__(self, stream: BufferedRWPair) -> None:
+        self._stream = stream
+        self._turn = threading.Lock()
+        self._is_open = True
+
+    def ask_sync(self, job: Job, question: Question[T]) -> T:
+        """Have the worker ask the database; its threads take turns.
+
+        Raises:
+            ConfigurationError: The handler has ended.
+            PgwakeError: As the worker has it.
+        """
+        with self._turn:
+            if not self._is_open:
+                raise ConfigurationError(f"the handler of job {job.id} has ended")
+            _send(self._stream, question)
+            answer, problem = pickle.load(self._stream)  # noqa: S301, our own parent's
+        if problem is not None:
+            raise problem
+        value: T = answer
+        return value
+
+    def close(self) -> None:
+        """Let nobody ask any more: what a thread asked would answer the next call."""
+        with self._turn:
+            self._is_open = False
+
+    def report(self, job: Job, text: str | None) -> NoReturn:
+        """Refuse what is not sent."""
+        del text
+        raise ConfigurationError(
+            "report_progress() works in this process's worker. Here: select "
+            f"pgwake.set_progress({job.id}, job.lease_id, progress)"
+        )
+
+    def _unserved(self, *_: object) -> Any:
+        raise ConfigurationError("this works in async handlers")
+
+    transaction = step_transaction = ask = parent_results = _unserved
 
 
 class MemoryLimit:
@@ -211,9 +278,15 @@ def _answer_calls(
     begin = functools.partial(_send, stream, None)
     while True:
         call: CallMessage = pickle.load(stream)  # noqa: S301, from our own parent
+        link = Link(stream)
+        job = JobCopy(call.job, link)
+        call = call._replace(job=job)
         answer = prepared._replace(is_spent=True)
         if prepared.problem is None:
             answer = _tried(functools.partial(program.run, call, begin), memory)
+        link.close()
+        if job.steps is not None:
+            answer = answer._replace(suspension=job.steps.suspension)
         for output in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):  # closed by a handler
                 output.flush()
@@ -226,11 +299,13 @@ def _tried(work: Callable[[], Any], memory: MemoryLimit) -> CallResult:
     except MemoryError as error:
         return CallResult(problem=memory.exceeded(error), is_spent=True)
     except BaseException as error:  # noqa: BLE001, the worker decides what it means
+        if is_suspend(error):
+            return CallResult()
         return CallResult(problem=report(error))
     return CallResult(result)
 
 
-def _send(stream: BufferedRWPair, answer: CallResult | None) -> None:
+def _send(stream: BufferedRWPair, answer: CallResult | Question[Any] | None) -> None:
     data = pickle.dumps(answer)
     stream.write(LENGTH.pack(len(data)))
     stream.write(data)

@@ -16,14 +16,16 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self, cast
 
 from pgwake import forks
+from pgwake.errors import PgwakeError
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.handler_errors import ReportedError
+from pgwake.jobs.handler_errors import ReportedError, describe
 from pgwake.jobs.location import ProcessParts
 from pgwake.jobs.registry import Handler
 from pgwake.jobs.shortage import given_back
+from pgwake.jobs.steps import Question, Suspend
 from pgwake.processes.child import LENGTH, CallMessage, CallResult, ProcessSetup
 from pgwake.settings import Settings
 from pgwake.tracing import tracing
@@ -82,13 +84,14 @@ class Processes:
         Raises:
             ReportedError: The attempt failed, or the process died.
             Snooze: As the handler said.
+            Suspend: Its job is to sleep or wait.
         """
         assert handler.location is not None  # noqa: S101, its caller has looked
         call = CallMessage(handler.location, job, tracing.carrier())
         process = await self._begin(pickle.dumps(call))
         try:
             began(job, handler)
-            answer = process.answer or await process.read()
+            answer = process.answer or await process.read(job)
         except _GoneError:
             raise await process.death() from None
         except BaseException:
@@ -99,6 +102,10 @@ class Processes:
             self._retire(process)
         else:
             self._idle.append(process)
+        if answer.suspension is not None:
+            job.begin_steps().suspension = answer.suspension
+            if answer.problem is None:
+                raise Suspend
         if answer.problem is not None:
             try:
                 raise answer.problem
@@ -190,24 +197,34 @@ class _Process:
         Raises:
             _GoneError: The process has ended.
         """
-        try:
-            self._writer.write(call)
-            await self._writer.drain()
-        except OSError:
-            raise _GoneError from None
-        self.answer = await self._read()
+        await self._write(call)
+        self.answer = cast("CallResult | None", await self._read())
 
-    async def read(self) -> CallResult:
-        """Wait for the answer to the call that has begun.
+    async def read(self, job: Attempt) -> CallResult:
+        """Wait for the answer to the call that has begun; answer what it asks.
 
         Raises:
             _GoneError: The process has ended.
         """
-        answer = await self._read()
-        assert answer is not None  # noqa: S101
-        return answer
+        while not isinstance(message := await self._read(), CallResult):
+            assert message is not None and job.service is not None  # noqa: S101, PT018
+            answer, problem = None, None
+            try:
+                answer = await job.service.ask(job, message)
+            except Exception as error:  # noqa: BLE001, the handler's to see
+                is_ours = isinstance(error, PgwakeError)
+                problem = error if is_ours else ReportedError(*describe(error))
+            await self._write(pickle.dumps((answer, problem)))
+        return message
 
-    async def _read(self) -> CallResult | None:
+    async def _write(self, data: bytes) -> None:
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except OSError:
+            raise _GoneError from None
+
+    async def _read(self) -> CallResult | Question[Any] | None:
         answer = asyncio.ensure_future(self._receive())
         try:
             await asyncio.wait({answer, self._dead}, return_when="FIRST_COMPLETED")
@@ -220,11 +237,11 @@ class _Process:
         finally:
             answer.cancel()
 
-    async def _receive(self) -> CallResult | None:
+    async def _receive(self) -> CallResult | Question[Any] | None:
         try:
             (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
             data = await self._reader.readexactly(length)
-            answer: CallResult | None = pickle.loads(data)  # noqa: S301, our own child's
+            answer: CallResult | Question[Any] | None = pickle.loads(data)  # noqa: S301, our own child's
         except (OSError, EOFError):
             raise _GoneError from None
         return answer

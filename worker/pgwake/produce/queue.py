@@ -4,13 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from pgwake.database.statements import produce
 from pgwake.database.url import checked_url
 from pgwake.errors import ConfigurationError, InvalidArgumentError
+from pgwake.jsontext import dumps
 from pgwake.produce.drivers import (
     AsyncAdapter,
     AsyncTarget,
@@ -160,6 +161,26 @@ class AsyncQueue:
         """
         await self._ask(produce.retry_job(_id(job_id)))
 
+    async def emit(
+        self, name: str, payload: Any = None, *, keep: timedelta | None = None
+    ) -> bool:
+        """Emit an event, for all jobs that wait for it or will; see Job.wait_for.
+
+        Args:
+            name: Of the whole database, 1 to 512 bytes: "order:42:approved". An event
+                is a fact: what comes twice has a number in its name.
+            payload: Any JSON value of at most 1 MiB.
+            keep: For how long those that ask later find it; None: 30 days.
+
+        Returns:
+            Whether it is the first of its name; the first one's payload counts.
+
+        Raises:
+            InvalidArgumentError: The name or the time can't be meant.
+            InvalidValueError: The payload is no JSON value.
+        """
+        return await self._ask(_event(name, payload, keep))
+
     async def stats(self, queue: str | None = None) -> list[dict[str, Any]]:
         """Return what stands in each queue, or in one; see get_queue_stats."""
         return await self._ask(produce.stats(queue))
@@ -287,6 +308,12 @@ class SyncQueue:
         """Make a job pending again; see AsyncQueue.retry."""
         self._ask(produce.retry_job(_id(job_id)))
 
+    def emit(
+        self, name: str, payload: Any = None, *, keep: timedelta | None = None
+    ) -> bool:
+        """Emit an event; see AsyncQueue.emit."""
+        return self._ask(_event(name, payload, keep))
+
     def stats(self, queue: str | None = None) -> list[dict[str, Any]]:
         """Return what stands in each queue, or in one; see get_queue_stats."""
         return self._ask(produce.stats(queue))
@@ -368,6 +395,12 @@ class _Lines:
 
 def _added(job: NewJob, trace: Mapping[str, str]) -> produce.Query[int]:
     return produce.enqueue(job.as_json(trace), SQL_TYPES)
+
+
+def _event(name: str, payload: Any, keep: timedelta | None) -> produce.Query[bool]:
+    seconds = None if keep is None else f"{keep.total_seconds():f} seconds"
+    event = {"name": name, "payload": payload, "keep": seconds}
+    return produce.emit_event(dumps(event))
 
 
 def _array(jobs: Iterable[NewJob], trace: Mapping[str, str]) -> str:

@@ -111,6 +111,12 @@ class _BorrowedService(JobServices):
             f"can't complete ({isolation}): commit it, and run it without on()"
         )
 
+    def step_transaction(
+        self, job: Attempt, name: str, isolation: Isolation
+    ) -> NoReturn:
+        del name
+        self.transaction(job, isolation)
+
 
 class InlineRunner:
     """Claims one due job at a time, runs it, and writes its end.

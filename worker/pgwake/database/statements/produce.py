@@ -26,6 +26,11 @@ _NOW = "select to_json(pgwake.now() + cast($1 as text)::interval)::text"
 _GET_JOB = "select pgwake.get_job(cast($1 as text)::bigint)::text"
 _CANCEL_JOB = "select pgwake.cancel_job(cast($1 as text)::bigint)"
 _RETRY_JOB = "select pgwake.retry_job(cast($1 as text)::bigint)::text"
+_EMIT_EVENT = """
+select to_json(pgwake.emit_event(e.name, e.payload, coalesce(e.keep, '30 days')))::text
+from jsonb_to_record(cast($1 as text)::jsonb)
+  as e(name text, payload jsonb, keep interval)
+"""
 _STATS = """
 select coalesce(
   json_agg(to_jsonb(s) || jsonb_build_object(
@@ -134,6 +139,11 @@ def cancel_job(job_id: int) -> Query[str]:
 def retry_job(job_id: int) -> Query[None]:
     """Make a failed or cancelled job pending again."""
     return Query(_RETRY_JOB, str(job_id), lambda _: None)
+
+
+def emit_event(event: str) -> Query[bool]:
+    """Emit an event, a JSON object: name, payload, keep; whether it is the first."""
+    return Query(_EMIT_EVENT, event, json.loads)
 
 
 def stats(queue: str | None) -> Query[list[dict[str, Any]]]:

@@ -7,6 +7,7 @@ from pgwake.errors import InvalidPayloadError, InvalidValueError
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.handler_errors import ReportedError, describe
 from pgwake.jobs.outcomes import Discard, Retry, Snooze, outcome_of
+from pgwake.jobs.steps import is_suspend
 from pgwake.observe import joblog
 
 log = structlog.get_logger()
@@ -29,6 +30,8 @@ class Verdicts:
                 _tell_ignored(job, end)
         elif job.should_stop:
             self.stopped(job)
+        elif job.suspension is not None and not _is_failure(end):
+            self._finisher.suspend(job, job.suspension)
         elif isinstance(end, BaseException):
             self.raised(job, end)
         else:
@@ -74,6 +77,11 @@ class Verdicts:
                 self._finisher.release(job, "shutdown" if started else "unstarted")
             case _:
                 self._finisher.drop(job)
+
+
+def _is_failure(end: BaseException | str | None) -> bool:
+    """Whether a handler that was unwound has failed at that, say in a `finally`."""
+    return isinstance(end, BaseException) and not is_suspend(end)
 
 
 def _tell_ignored(job: Attempt, end: BaseException | str) -> None:

@@ -56,3 +56,27 @@ def test_a_group_leads_to_its_last_job_and_to_its_list(
     page.get_by_role("link", name="List failed jobs of kind send").click()
     expect(page.locator("tbody tr")).to_have_count(2)
     expect(page.get_by_label("Status")).to_have_value("failed")
+
+
+def test_a_group_is_retried_at_a_rate_or_purged(
+    visit: Visit, site: Site, sql: psycopg.Connection
+) -> None:
+    failed(sql, "send", "gone")
+    for _ in "123":
+        failed(sql, "draw", "no picture")
+    visit.log_in(site.url, TOKEN)
+    visit.goto("#/failed")
+    page = visit.page
+    page.get_by_role("button", name="Retry 3 jobs of kind draw").click()
+    page.get_by_label("How fast").select_option("0.1 a second")
+    page.get_by_role("dialog").get_by_role("button", name="Retry 3 jobs").click()
+    expect(page.get_by_role("log")).to_contain_text("Retried 3 jobs.")
+    spread = "select max(run_at) - min(run_at) from pgwake.jobs where kind = 'draw'"
+    (seconds,) = sql.execute(spread).fetchone() or ()
+    assert seconds.total_seconds() == 20
+
+    page.get_by_role("button", name="Purge 1 job of kind send").click()
+    page.get_by_role("dialog").get_by_role("button", name="Purge 1 job").click()
+    expect(page.get_by_role("log")).to_contain_text("Purged 1 job.")
+    expect(page.get_by_text("No job has failed.")).to_be_visible()
+    assert sql.execute("select count(*) from pgwake.jobs_failed").fetchone() == (0,)

@@ -54,12 +54,14 @@ NAMELESS = re.compile(
 )
 VIEWS = (
     "#/",
+    "#/queues",
     "#/running",
     "#/failed",
     "#/jobs",
     "#/jobs/1",
     "#/schedules",
     "#/kinds",
+    "#/enqueue?kind=send",
     "#/workers",
 )
 
@@ -116,8 +118,9 @@ def test_tables_are_tables_with_captions_and_headers(visit: Visit, site: Site) -
     visit.log_in(site.url, TOKEN)
     for view, caption in (
         ("#/", "Queues"),
+        ("#/queues", "Queues"),
         ("#/running", "Running jobs"),
-        ("#/failed", "Failed jobs, by what they failed of"),
+        ("#/failed", "Failed jobs, by reason"),
         ("#/jobs", "Jobs, newest first"),
         ("#/workers", "Workers"),
     ):

@@ -1,31 +1,30 @@
 // A question before something is done.
 
 import { h } from './dom.js';
+import { field, valuesOf } from './fields.js';
 
 /**
- * Ask; resolves to the choice, or to null when it is left.
+ * Ask; resolves to what the fields hold, without those left empty, or to null if it is left.
  *
  * @param {string} title
  * @param {string} text what will happen
  * @param {string} action what the button says
  * @param {boolean} isGrave whether it destroys something
- * @param {{label, options: Array}} choice of [value, label]; without: resolves to true
+ * @param {Array} fields to fill in: see field()
  */
-export function ask({ title, text, action, isGrave = false, choice }) {
-  const select =
-    choice &&
-    h(
-      'select',
-      { name: 'choice' },
-      choice.options.map(([value, label]) => h('option', { value }, label)),
-    );
-  const leave = h('button', {}, 'Keep as it is');
+export function ask({ title, text, action, isGrave = false, fields = [] }) {
+  const inputs = fields.map(field);
+  const leave = h(
+    'button',
+    { type: 'button', onclick: () => dialog.close() },
+    'Keep as it is',
+  );
   const form = h(
     'form',
     { method: 'dialog' },
     h('h2', { id: 'question' }, title),
     h('p', { id: 'consequence' }, text),
-    choice && h('label', {}, choice.label, select),
+    inputs,
     h(
       'div',
       { class: 'row end' },
@@ -40,11 +39,11 @@ export function ask({ title, text, action, isGrave = false, choice }) {
   );
   document.body.append(dialog);
   dialog.showModal();
-  (select ?? leave).focus();
+  (inputs[0]?.lastElementChild ?? leave).focus();
   return new Promise((resolve) => {
     dialog.addEventListener('close', () => {
       dialog.remove();
-      resolve(dialog.returnValue === 'yes' ? (select?.value ?? true) : null);
+      resolve(dialog.returnValue === 'yes' ? valuesOf(form) : null);
     });
   });
 }

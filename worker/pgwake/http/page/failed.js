@@ -1,4 +1,4 @@
-// The dead letters, grouped by error.
+// The failed jobs, grouped by error.
 
 import { get, post, query } from './api.js';
 import { ask } from './dialog.js';
@@ -8,13 +8,17 @@ import { count, counted, visible, visibleLines } from './format.js';
 import { names, numbers, table, times } from './table.js';
 
 const AT_ONCE = 10_000; // jobs, the most that one request may retry
+const RATES = [
+  ['', 'all at once'],
+  ...[100, 10, 1, 0.1].map((rate) => [rate, `${rate} a second`]),
+];
 const CLIP = 200; // characters of a message that are shown
 
 export function failed(parameters, { act }) {
   const hint = h('p', { class: 'hint', role: 'status' });
   const groups = table({
-    caption: 'Failed jobs, by what they failed of',
-    empty: 'Nothing has failed.',
+    caption: 'Failed jobs, by reason',
+    empty: 'No job has failed. A job comes here when its last attempt fails; retry or purge it here.',
     keyOf: ({ queue, kind, fingerprint }) => JSON.stringify([queue, kind, fingerprint]),
     columns: [
       { ...names('Kind', ({ kind }) => kind), isHeader: true },
@@ -70,39 +74,68 @@ export function failed(parameters, { act }) {
 
 function showActions(cell, group, act) {
   if (!cell.firstChild) {
-    const button = h('button', { type: 'button' });
-    button.addEventListener('click', () => act(button, () => retry(cell.group)));
-    cell.replaceChildren(button, h('a', {}, 'List'));
+    const button = (label, change) =>
+      h(
+        'button',
+        { type: 'button', onclick: ({ target }) => act(target, () => change(cell.group)) },
+        label,
+      );
+    cell.replaceChildren(
+      h('span', { class: 'warn' }, 'queue paused'),
+      button('Retry', retry),
+      button('Purge', purge),
+      h('a', {}, 'List'),
+    );
   }
   cell.group = group;
-  const [button, list] = cell.children;
-  setText(button, 'Retry');
-  // Put there by hand: without a fingerprint, all of its queue and kind would be meant.
-  button.hidden = group.fingerprint == null;
+  const [paused, ...buttons] = cell.children;
+  const list = buttons.pop();
+  paused.hidden = !group.is_queue_paused;
   const { queue, kind } = group;
-  setAttribute(
-    button,
-    'aria-label',
-    `Retry ${counted(group.count, 'job')} of kind ${visible(kind)}`,
-  );
+  for (const button of buttons) {
+    // Put there by hand: without a fingerprint, all of its queue and kind would be meant.
+    button.hidden = group.fingerprint == null;
+    const words = `${button.textContent} ${counted(group.count, 'job')} of kind ${visible(kind)}`;
+    setAttribute(button, 'aria-label', words);
+  }
   setAttribute(list, 'href', address('jobs', { queue, kind, status: 'failed' }));
   setAttribute(list, 'aria-label', `List failed jobs of kind ${visible(kind)}`);
 }
 
-async function retry({ queue, kind, fingerprint, count: jobs }) {
+async function retry({ queue, kind, fingerprint, count: jobs, is_queue_paused: isPaused }) {
   const total = Number(jobs);
   const limit = Math.min(total, AT_ONCE);
   const question = {
     title: `Retry ${counted(limit, 'job')}?`,
     text:
-      `Pending again at once, in queue ${visible(queue)}, with all attempts before them.` +
+      `Pending again, in queue ${visible(queue)}, with all attempts before them.` +
+      (isPaused ? ' The queue is paused: they run once it is resumed.' : '') +
       (total > limit ? ` These are the ${count(limit)} of ${count(total)} that failed first.` : ''),
     action: `Retry ${counted(limit, 'job')}`,
+    fields: [{ name: 'rate', label: 'How fast', options: RATES }],
   };
-  if ((await ask(question)) === null) return null;
-  const { retried, skipped } = await post('api/failed/retry', { queue, kind, fingerprint, limit });
+  const given = await ask(question);
+  if (given === null) return null;
+  const rate = given.rate ? Number(given.rate) : null;
+  const chosen = { queue, kind, fingerprint, limit, rate };
+  const { retried, skipped } = await post('api/failed/retry', chosen);
   const left = Number(skipped)
     ? ` ${counted(skipped, 'job')} stayed: a live job has the unique key.`
     : '';
   return `Retried ${counted(retried, 'job')}.${left}`;
+}
+
+async function purge({ queue, kind, fingerprint }) {
+  const chosen = { queue, kind, fingerprint, limit: AT_ONCE };
+  const { purged: found } = await post('api/failed/purge', { ...chosen, dry_run: true });
+  const jobs = counted(found, 'job');
+  const question = {
+    title: `Purge ${jobs}?`,
+    text: `They are deleted for good, with their payloads and errors. At most ${count(AT_ONCE)} at once.`,
+    action: `Purge ${jobs}`,
+    isGrave: true,
+  };
+  if ((await ask(question)) === null) return null;
+  const { purged } = await post('api/failed/purge', chosen);
+  return `Purged ${counted(purged, 'job')}.`;
 }

@@ -1,6 +1,7 @@
 // Filters that stand in the address, so that going back undoes them.
 
 import { h } from './dom.js';
+import { field, valuesOf } from './fields.js';
 
 /** The hash of a page with these parameters, without those that are empty. */
 export function address(page, parameters = {}) {
@@ -16,25 +17,17 @@ export function address(page, parameters = {}) {
  * @param {object} parameters what holds now
  */
 export function filterForm(page, fields, parameters) {
-  const inputs = fields.map(({ name, label, options, ...attributes }) => {
-    const input = options
-      ? h(
-          'select',
-          { name },
-          options.map((value) => h('option', { value }, value || 'any')),
-        )
-      : h('input', {
-          name,
-          type: 'search',
-          autocomplete: 'off',
-          spellcheck: 'false',
-          ...attributes,
-        });
-    input.value = parameters[name] ?? '';
-    return h('label', {}, label, input);
-  });
+  const inputs = fields.map(({ options, ...rest }) =>
+    field({
+      ...rest,
+      ...(options
+        ? { options: options.map((value) => [value, value || 'any']) }
+        : { type: 'search' }),
+      value: parameters[rest.name],
+    }),
+  );
   const apply = () => {
-    location.hash = address(page, Object.fromEntries(new FormData(form)));
+    location.hash = address(page, valuesOf(form));
   };
   const isFiltered = fields.some(({ name }) => parameters[name]);
   const form = h(

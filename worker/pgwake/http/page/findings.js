@@ -61,7 +61,7 @@ export function findings() {
       const found = await ask(options);
       readAt = Date.now();
       element.hidden = found.length === 0;
-      setText(title, `${counted(found.length, 'thing')} to look at`);
+      setText(title, counted(found.length, 'finding'));
       update(found);
     },
   };

@@ -5,12 +5,12 @@ import { ask } from './dialog.js';
 import { h, keyed, setText, showLink } from './dom.js';
 import { address } from './filters.js';
 import { duration, now, showProgress, showStatus, showTime, title, visible, visibleLines } from './format.js';
-import { jsonBox, short } from './json.js';
+import { jsonBox, plain, short } from './json.js';
 import { table, times } from './table.js';
 
 const LIVE = ['waiting', 'pending', 'running'];
 const BOXES = ['payload', 'result', 'metadata', 'progress'];
-const ELSEWHERE = new Set([...BOXES, 'id', 'status', 'errors', 'explanation', 'claimed_by']);
+const ELSEWHERE = new Set([...BOXES, 'id', 'status', 'errors', 'explanation', 'claimed_by', 'is_queue_paused']);
 const FIRST = [
   ...['kind', 'queue', 'priority', 'created_at', 'run_at', 'started_at', 'finished_at', 'worker'],
   ...['ran_for', 'attempt', 'max_attempts', 'unique_key', 'concurrency_key', 'depends_on'],
@@ -29,6 +29,10 @@ export function job({ id }, { act }) {
   const run = h('button', { type: 'button', hidden: true }, 'Run now');
   const why = h('p', { class: 'whole' });
   const bar = h('span');
+  const paused = h('span', { class: 'warn', hidden: true }, 'its queue is paused');
+  const policy = h('p', { class: 'whole' });
+  const timeline = h('ol', { class: 'timeline' });
+  const showTimeline = keyed(timeline, ({ what }) => what, makeMoment);
   const facts = h('dl', { class: 'facts' });
   const internals = h('dl', { class: 'facts' });
   const showFacts = keyed(facts, ([name]) => name, makeFact);
@@ -49,11 +53,12 @@ export function job({ id }, { act }) {
       'div',
       { class: 'row' },
       h('p', { class: 'row job-status' }, status, what, bar),
-      h('div', { class: 'end' }, run, cancel, retry),
+      h('div', { class: 'row end' }, paused, run, cancel, retry),
     ),
     attemptsSection,
     section('Why', why),
-    section('Details', facts, h('details', {}, h('summary', {}, 'All fields'), internals)),
+    section('Timeline', timeline),
+    section('Details', facts, h('details', {}, h('summary', {}, 'Policy, all fields'), policy, internals)),
     boxSections,
   );
   let shown;
@@ -72,14 +77,20 @@ export function job({ id }, { act }) {
     showProgress(bar, row.progress, () => '');
     // Its list of failed attempts is the table above, its statement the button.
     const [text] = row.explanation.split('\nFailed attempts:');
-    setText(why, visibleLines(text.replace(/\nTo run it .*/g, '')));
+    const lines = text.replace(/\nTo run it .*/g, '').split('\n');
+    const isPolicy = (line) => line.startsWith('Policy: ');
+    setText(why, visibleLines(lines.filter((line) => !isPolicy(line)).join('\n')));
+    setText(policy, visibleLines(lines.filter(isPolicy).join('\n')));
+    paused.hidden = !row.is_queue_paused || (retry.hidden && run.hidden);
+    showTimeline(momentsOf(row));
     attemptsSection.hidden = !row.errors?.length;
     const errors = Array.isArray(row.errors) ? row.errors : [];
     attempts.update(
       errors.map((error, n) => ({ error, n, open: n === errors.length - 1 })).reverse(),
     );
     BOXES.forEach((name, n) => {
-      boxSections[n].hidden = row[name] == null;
+      const isBar = name === 'progress' && bar.querySelector('progress');
+      boxSections[n].hidden = row[name] == null || (isBar && Object.keys(row[name]).length === 2);
       if (row[name] != null) boxes.get(name).update(row[name]);
     });
     const fields = { ...row, ran_for: ranFor(row) };
@@ -142,8 +153,44 @@ function showFact(cell, name, value) {
   } else if (typeof value === 'string' && Object.hasOwn(LINKS, name)) {
     showLink(cell, LINKS[name](value), visible(value));
   } else {
-    setText(cell, typeof value === 'string' ? visible(value) : short(value, 2000));
+    setText(cell, plain(value, 2000));
   }
+}
+
+/** What happened to a job, and when, the first thing first: [{what, at, after, status}]. */
+function momentsOf(row) {
+  const errors = Array.isArray(row.errors) ? row.errors : [];
+  const found = [
+    { what: 'created', at: row.created_at },
+    ...errors.map((error) => ({
+      what: `attempt ${short(error?.attempt)} failed${error?.reason ? `: ${visible(error.reason)}` : ''}`,
+      at: error?.at,
+      status: 'failed',
+    })),
+    row.status === 'pending' && { what: 'due', at: row.run_at },
+    { what: `attempt ${short(row.attempt)} started`, at: row.started_at, status: 'running' },
+    { what: row.status, at: row.finished_at, status: row.status },
+  ]
+    .filter((moment) => moment && !Number.isNaN(Date.parse(moment.at)))
+    .map((moment, n) => ({ ...moment, n }))
+    .sort((one, other) => Date.parse(one.at) - Date.parse(other.at) || one.n - other.n);
+  return found.map((moment, n) => ({
+    ...moment,
+    after: n && duration(Date.parse(moment.at) - Date.parse(found[n - 1].at)),
+  }));
+}
+
+function makeMoment({ what, status }) {
+  const time = h('span');
+  const after = h('span', { class: 'note' });
+  const name = h('span', { class: 'status', 'data-status': status ?? 'waiting' }, what);
+  return {
+    element: h('li', { class: 'row' }, name, time, after),
+    update(moment) {
+      showTime(time, moment.at);
+      setText(after, moment.after ? `${moment.after} later` : '');
+    },
+  };
 }
 
 /** The attempts that failed, newest first. */

@@ -1,6 +1,7 @@
 // The list of jobs, newest first, page by page.
 
 import { get, query } from './api.js';
+import { bulkActions } from './bulk.js';
 import { h, keyed, setAttribute } from './dom.js';
 import { address, filterForm } from './filters.js';
 import { count, relative, showProgress, showStatus, showTime, title } from './format.js';
@@ -20,11 +21,13 @@ function moment(job) {
   return [job.run_at, 'due'];
 }
 
-export function jobs(parameters) {
+export function jobs(parameters, { act }) {
   const { after, ...filters } = parameters;
   const list = table({
     caption: 'Jobs, newest first',
-    empty: after ? 'There are no older jobs.' : 'No matching jobs.',
+    empty: after
+      ? 'There are no older jobs.'
+      : 'No matching jobs. Clear a filter, or enqueue a job on the page Kinds.',
     keyOf: ({ id }) => id,
     columns: [
       jobIds,
@@ -74,6 +77,7 @@ export function jobs(parameters) {
         ),
         idForm(),
       ),
+      h('div', { class: 'row' }, bulkActions(filters, { act }), groupsLink(filters), enqueueLink(filters)),
       list.element,
       pages,
     ),
@@ -90,6 +94,13 @@ export function jobs(parameters) {
     },
   };
 }
+
+/** Failed jobs are retried and purged by what they failed of. */
+const groupsLink = ({ queue, kind, status }) =>
+  status === 'failed' && h('a', { href: address('failed', { queue, kind }) }, 'Retry or purge them');
+
+const enqueueLink = ({ kind }) =>
+  h('a', { class: 'end', href: address('enqueue', { kind }) }, 'Enqueue a job');
 
 function makePage([label]) {
   const element = h('a', { class: 'button' }, label);

@@ -17,6 +17,9 @@ class Exact {
   toString() {
     return this.text;
   }
+  toJSON() {
+    return JSON.rawJSON(this.text);
+  }
 }
 
 const keepExact = (_, value, context) =>
@@ -41,6 +44,10 @@ const isScalar = (value) => value === null || typeof value !== 'object' || value
 
 /** Write JSON on one line, at most so many characters of it. */
 export const short = (value, length = 80) => write(value, length, () => '', ' ');
+
+/** The same, but a text alone without quotation marks. */
+export const plain = (value, length) =>
+  typeof value === 'string' ? visible(value) : short(value, length);
 
 /** Write JSON on indented lines. */
 const pretty = (value) =>

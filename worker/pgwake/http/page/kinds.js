@@ -1,11 +1,10 @@
 // The kinds, and who handles them; those that nobody handles first.
 
 import { get } from './api.js';
-import { h, setText } from './dom.js';
+import { h, setText, showLink } from './dom.js';
 import { address } from './filters.js';
 import { count } from './format.js';
-import { short } from './json.js';
-import { names, numbers, table, times } from './table.js';
+import { names, numbers, policy, table, times } from './table.js';
 
 export function kinds() {
   const list = table({
@@ -29,10 +28,15 @@ export function kinds() {
           cell.classList.toggle('bad', !Number(workers));
         },
       },
-      numbers('Given back', (kind) => kind.bounce_count, count),
-      times('Last given back', (kind) => kind.bounced_at),
+      numbers('Bounced', (kind) => kind.bounce_count, count),
+      times('Last bounced', (kind) => kind.bounced_at),
       names('Declared', ({ declared }) => policy(declared)),
       names('Overridden', ({ overrides }) => policy(overrides)),
+      {
+        label: 'Action',
+        type: 'action',
+        show: (cell, { name: kind }) => showLink(cell, address('enqueue', { kind }), 'Enqueue'),
+      },
     ],
   });
   return {
@@ -44,8 +48,3 @@ export function kinds() {
     },
   };
 }
-
-const policy = (given) =>
-  Object.entries(given)
-    .map(([name, value]) => `${name} ${short(value)}`)
-    .join(', ');

@@ -1,13 +1,13 @@
 // The queues: what stands in them, what goes through them, and whether they are paused.
 
-import { get, post } from './api.js';
-import { ask } from './dialog.js';
-import { h, setAttribute, setText, showLink } from './dom.js';
+import { get } from './api.js';
+import { h, setText } from './dom.js';
 import { address } from './filters.js';
 import { findings } from './findings.js';
-import { count, counted, duration, now, rate, relative, visible } from './format.js';
-import { sparkline } from './sparkline.js';
-import { names, numbers, table } from './table.js';
+import { count, counted, duration, rate } from './format.js';
+import { pauseColumn } from './pause.js';
+import { chart, last, readout } from './sparkline.js';
+import { jobCounts, names, numbers, table } from './table.js';
 
 const SHOWN = 100; // queues, unless more are asked for
 const HISTORY_PERIOD = 10_000; // milliseconds; the server takes a sample each 10 s
@@ -20,25 +20,18 @@ const ORDERS = {
   'Most failed': (row) => row.failed,
 };
 
-const DURATIONS = [
-  ['', 'until it is resumed'],
-  [900, 'for 15 minutes'],
-  [3600, 'for an hour'],
-  [86_400, 'for a day'],
-];
-
 /** Only the sum of pending and scheduled is exact in large queues. */
 const estimated = (number, row) =>
   row.is_estimate && Number(number) ? `≈ ${count(number)}` : count(number);
-
-const last = (values) => values?.findLast((value) => value != null);
 
 export function overview(_, { act }) {
   const totals = makeTotals();
   const wrong = findings();
   let all = [];
   let history = new Map();
+  let at = [];
   let historyAt = 0;
+  const curves = makeCurves();
   let limit = SHOWN;
 
   const filter = h('input', { type: 'search', autocomplete: 'off', spellcheck: 'false' });
@@ -71,23 +64,28 @@ export function overview(_, { act }) {
       },
       numbers('Pending', (row) => row.pending, estimated),
       numbers('Running', (row) => row.active_tasks, count),
-      numbers('Scheduled', (row) => row.scheduled, estimated),
-      numbers('Waiting', (row) => row.waiting, count),
-      failedColumn,
+      numbers('Not yet due', (row) => row.scheduled, estimated),
+      jobCounts('Waiting', 'waiting', ({ queue, waiting }) => [queue, waiting]),
+      jobCounts('Failed', 'failed', ({ queue, failed }) => [queue, failed]),
       numbers(
         'Oldest',
         (row) => row.oldest_pending_seconds,
         (seconds) => duration(seconds * 1000),
       ),
       numbers('Workers', (row) => row.workers, count),
-      chart('Completed', 'completed', 'Jobs completed a second', rate),
-      chart('Queue time', 'avg_queue_time_ms', 'Average time in the queue', duration),
-      { label: 'State', type: 'action', show: (cell, row) => showState(cell, row, act) },
+      line('Completed', 'completed', 'Jobs completed a second', rate),
+      line('Queue time', 'avg_queue_time_ms', 'Average time in the queue', duration),
+      pauseColumn(act, (row) => ({
+        name: row.queue,
+        isPaused: row.is_paused,
+        pausedUntil: row.paused_until,
+        running: row.active_tasks,
+      })),
     ],
   });
 
   /** A column of a chart, with its last value beside it. */
-  function chart(label, name, what, words) {
+  function line(label, name, what, words) {
     return {
       label,
       type: 'chart',
@@ -98,13 +96,11 @@ export function overview(_, { act }) {
           return;
         }
         if (!cell.firstChild) {
-          const line = sparkline();
-          cell.value = h('span', { class: 'note' });
-          cell.replaceChildren(h('span', {}, line.element, ' ', cell.value));
-          cell.update = line.update;
+          const { line, value, update } = readout();
+          cell.replaceChildren(h('span', {}, line, ' ', value));
+          cell.update = update;
         }
-        cell.update(values, what, words);
-        setText(cell.value, words(last(values)));
+        cell.update(values, what, words, at);
       },
     };
   }
@@ -149,6 +145,7 @@ export function overview(_, { act }) {
     element: [
       wrong.element,
       totals.element,
+      curves.element,
       h('section', { class: 'panel', 'aria-label': 'Queues' }, tools, queues.element, more),
     ],
     async read(options) {
@@ -160,75 +157,19 @@ export function overview(_, { act }) {
       ]);
       if (past) {
         historyAt = Date.now();
+        at = past.at;
         history = new Map(past.queues.map((series) => [series.queue, series]));
       }
       all = stats.queues;
-      totals.update(stats, history);
+      totals.update(stats);
+      if (past) curves.update(stats.queues, history, at);
       show();
       await wrong.read(options);
     },
   };
 }
 
-const failedColumn = {
-  label: 'Failed',
-  type: 'number',
-  show(cell, { queue, failed }) {
-    cell.classList.toggle('zero', Number(failed) === 0);
-    if (Number(failed) === 0) setText(cell, '0');
-    else showLink(cell, address('failed', { queue }), count(failed));
-    cell.classList.toggle('bad', Number(failed) > 0);
-  },
-};
-
-function showState(cell, row, act) {
-  if (!cell.firstChild) {
-    const button = h('button', { type: 'button' });
-    button.addEventListener('click', () => act(button, () => change(cell.row)));
-    cell.replaceChildren(h('span', { class: 'warn' }), button);
-  }
-  cell.row = row;
-  const [state, button] = cell.children;
-  setText(state, row.is_paused ? pausedWords(row.paused_until) : '');
-  state.hidden = !row.is_paused;
-  setText(button, row.is_paused ? 'Resume' : 'Pause');
-  setAttribute(button, 'aria-label', `${button.textContent} ${visible(row.queue)}`);
-}
-
-function pausedWords(until) {
-  const time = Date.parse(until);
-  return time > now() ? `paused, ends ${relative(until)}` : 'paused';
-}
-
-/** Pause or resume a queue, once it is confirmed; what came of it, or nothing. */
-async function change({ queue, is_paused: isPaused, active_tasks: running }) {
-  const name = visible(queue);
-  const path = `queues/${encodeURIComponent(queue)}`;
-  if (isPaused) {
-    const question = {
-      title: `Resume ${name}?`,
-      text: 'Workers start its jobs again at once.',
-      action: 'Resume',
-    };
-    if ((await ask(question)) === null) return null;
-    await post(`api/${path}/resume`);
-    return `Resumed ${name}.`;
-  }
-  const seconds = await ask({
-    title: `Pause ${name}?`,
-    text:
-      `No more of its jobs are started. What runs now (${counted(running, 'job')}) ` +
-      'goes on to its end, and jobs can still be enqueued.',
-    action: 'Pause',
-    choice: { label: 'How long', options: DURATIONS },
-  });
-  if (seconds === null) return null;
-  await post(`api/${path}/pause`, seconds ? { seconds: Number(seconds) } : {});
-  return `Paused ${name}.`;
-}
-
 function makeTotals() {
-  const line = sparkline();
   const items = new Map();
   const element = h(
     'dl',
@@ -247,10 +188,9 @@ function makeTotals() {
     setText(items.get(label).note, note);
     items.get(label).value.classList.toggle('bad', isBad);
   };
-  items.get('Completed').value.parentElement.append(h('dd', {}, line.element));
   return {
     element,
-    update(stats, history) {
+    update(stats) {
       const sum = (name) => stats.queues.reduce((total, row) => total + Number(row[name] ?? 0), 0);
       const oldest = Math.max(
         ...stats.queues.map((row) => Number(row.oldest_pending_seconds ?? 0)),
@@ -262,39 +202,50 @@ function makeTotals() {
         count(stats.queue_size),
         oldest ? `oldest due ${duration(oldest * 1000)}` : `${count(sum('pending'))} due`,
       );
-      set('Running', count(stats.active_tasks));
+      set('Running', count(stats.active_tasks), 'now');
       set('Failed', count(failed), `${count(stats.tasks_failed)} ever`, failed > 0);
       set(
         'Workers',
         count(stats.workers),
-        Number(stats.workers) ? '' : 'nobody works',
+        Number(stats.workers) ? 'live' : 'no live worker',
         Number(stats.workers) === 0,
       );
       set('Queue time', duration(stats.avg_queue_time_ms) || '–', 'average, 5 min');
       set('Run time', duration(stats.avg_execution_time_ms) || '–', 'average, 5 min');
-      const rates = completedRates(stats.queues, history);
-      set(
-        'Completed',
-        rates ? rate(last(rates)) || '–' : count(stats.tasks_completed),
-        rates ? `${count(stats.tasks_completed)} ever` : 'ever',
-      );
-      line.element.toggleAttribute('hidden', !rates);
-      if (rates) line.update(rates, 'Jobs completed a second', rate);
+      set('Completed', count(stats.tasks_completed), 'ever');
     },
   };
 }
 
-let summed = { history: null, rates: null };
+const CURVES = [
+  ['completed', 'Jobs completed a second', rate],
+  ['failed', 'Jobs failed for good a second', rate],
+  ['scheduled', 'Jobs not yet due: scheduled, or to be retried', (value) => (value == null ? '' : count(value))],
+];
 
-/** Completed a second in all queues; null where the history has not all of them. */
-function completedRates(queues, history) {
-  if (history.size === 0 || queues.some(({ queue }) => !history.has(queue))) return null;
-  if (summed.history === history) return summed.rates;
-  const series = [...history.values()].map(({ completed }) => completed);
-  const rates = series[0].map((_, n) => {
-    const known = series.map((values) => values[n]).filter((value) => value != null);
+/** What went through all queues together. */
+function makeCurves() {
+  const charts = CURVES.map(([name, what, words]) => ({ name, ...chart(what, words) }));
+  const section = h(
+    'section',
+    { class: 'panel curves', 'aria-label': 'The last half hour', hidden: true },
+    charts.map(({ element }) => element),
+  );
+  return {
+    element: section,
+    update(queues, history, at) {
+      // Not before it has all queues.
+      section.hidden = history.size === 0 || queues.some(({ queue }) => !history.has(queue));
+      if (section.hidden) return;
+      for (const { name, update } of charts) update(sums([...history.values()], name), at);
+    },
+  };
+}
+
+/** Of all queues together at each time; null: nothing is known. */
+function sums(all, name) {
+  return all[0][name].map((_, n) => {
+    const known = all.map((series) => series[name][n]).filter((value) => value != null);
     return known.length ? known.reduce((total, value) => total + Number(value), 0) : null;
   });
-  summed = { history, rates };
-  return rates;
 }

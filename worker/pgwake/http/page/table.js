@@ -1,7 +1,9 @@
 // Tables that are kept up to date in place; on a narrow screen each row is a card.
 
 import { h, keyed, setText, showLink } from './dom.js';
-import { relative, showTime, visible } from './format.js';
+import { address } from './filters.js';
+import { count, relative, showTime, visible } from './format.js';
+import { plain } from './json.js';
 
 /**
  * A table.
@@ -93,3 +95,25 @@ export const jobIds = {
   isHeader: true,
   show: (cell, { id }) => showLink(cell, `#/jobs/${id}`, String(id)),
 };
+
+/** A column of a queue's jobs in a status, as a link to them; valueOf: [queue, count]. */
+export const jobCounts = (label, status, valueOf) => ({
+  label,
+  type: 'number',
+  show(cell, item) {
+    const [queue, number] = valueOf(item);
+    const isNone = Number(number) === 0;
+    const page = status === 'failed' ? 'failed' : 'jobs';
+    const filters = { queue, ...(page === 'jobs' && { status }) };
+    if (isNone) setText(cell, '0');
+    else showLink(cell, address(page, filters), count(number));
+    cell.classList.toggle('zero', isNone);
+    cell.classList.toggle('bad', status === 'failed' && !isNone);
+  },
+});
+
+/** Policy in words: timeout 60, priority 5. */
+export const policy = (given) =>
+  Object.entries(given)
+    .map(([name, value]) => `${name} ${plain(value)}`)
+    .join(', ');

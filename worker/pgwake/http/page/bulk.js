@@ -1,0 +1,105 @@
+// What is done to all jobs that a list is filtered to: first a dry run, then the question.
+
+import { post } from './api.js';
+import { ask } from './dialog.js';
+import { h } from './dom.js';
+import { count, counted, now, visible } from './format.js';
+
+const AT_ONCE = 10_000; // jobs, the most that one request may change
+const FILTERS = ['queue', 'kind', 'unique_key', 'status'];
+const DUE = [
+  ['', 'as it is'],
+  [0, 'now'],
+  [900, 'in 15 minutes'],
+  [3600, 'in an hour'],
+  [86_400, 'in a day'],
+];
+
+const ACTIONS = {
+  'Update all': { change: update, statuses: ['waiting', 'pending'] },
+  'Cancel all': { change: cancel, statuses: ['waiting', 'pending', 'running'] },
+};
+
+/** The buttons for what a list is filtered to; none if the server has no such filter. */
+export function bulkActions(filters, { act }) {
+  const given = Object.keys(filters).filter((name) => filters[name]);
+  const isKnown = given.length > 0 && given.every((name) => FILTERS.includes(name));
+  return Object.entries(ACTIONS)
+    .filter(([, { statuses }]) => isKnown && (!filters.status || statuses.includes(filters.status)))
+    .map(([label, { change }]) => {
+      const button = h('button', { type: 'button' }, `${label}…`);
+      button.addEventListener('click', () => act(button, () => change(filters)));
+      return button;
+    });
+}
+
+const those = (filters) =>
+  Object.entries(filters)
+    .filter(([, value]) => value)
+    .map(([name, value]) => `${name.replace('_', ' ')} ${visible(value)}`)
+    .join(', ');
+
+const more = (total) =>
+  total >= AT_ONCE ? ` These are the first ${count(AT_ONCE)}: do it again for those that are left.` : '';
+
+async function cancel(filters) {
+  const path = 'api/live/cancel';
+  const dry = await post(path, { ...filters, limit: AT_ONCE, dry_run: true });
+  const total = Number(dry.cancelled) + Number(dry.cancel_requested);
+  if (total === 0) return `Nothing to cancel: no such job waits or runs (${those(filters)}).`;
+  const question = {
+    title: `Cancel ${counted(total, 'job')}?`,
+    text:
+      `Of ${those(filters)}: ${counted(dry.cancelled, 'job')} end at once, ` +
+      `${counted(dry.cancel_requested, 'running job')} are asked to stop.${more(total)}`,
+    action: `Cancel ${counted(total, 'job')}`,
+    isGrave: true,
+  };
+  if ((await ask(question)) === null) return null;
+  const done = await post(path, { ...filters, limit: AT_ONCE });
+  return (
+    `Cancelled ${counted(done.cancelled, 'job')}, ` +
+    `asked ${counted(done.cancel_requested, 'running job')} to stop.`
+  );
+}
+
+async function update(filters) {
+  const path = 'api/waiting/update';
+  const given = await ask({
+    title: 'Update all?',
+    text: `Jobs that wait, of ${those(filters)}. What is left empty stays. Nothing is changed yet.`,
+    action: 'Try',
+    fields: [
+      { name: 'priority', label: 'Priority, -100 to 100', type: 'number', min: -100, max: 100 },
+      { name: 'seconds', label: 'Due', options: DUE },
+      { name: 'queue', label: 'Move to queue', maxlength: 128 },
+    ],
+  });
+  if (given === null) return null;
+  const { priority, seconds, queue } = given;
+  const changes = {
+    ...(priority && { priority: Number(priority) }),
+    ...(seconds && { run_at: dueIn(Number(seconds)) }),
+    ...(queue && { queue }),
+  };
+  if (Object.keys(changes).length === 0) return 'Nothing was changed: all was left empty.';
+  const request = { ...filters, limit: AT_ONCE, changes };
+  const dry = counts(await post(path, { ...request, dry_run: true }));
+  const total = dry.get('updated') ?? 0;
+  if (total === 0) return `Nothing to update: ${said(dry) || 'no such job waits'}.`;
+  const question = {
+    title: `Update ${counted(total, 'job')}?`,
+    text: `${those(changes)}. The dry run says: ${said(dry)}.${more(total)}`,
+    action: `Update ${counted(total, 'job')}`,
+  };
+  if ((await ask(question)) === null) return null;
+  return `Done: ${said(counts(await post(path, request))) || 'no such job waits any more'}.`;
+}
+
+const dueIn = (seconds) => (seconds ? new Date(now() + seconds * 1000).toISOString() : 'now');
+
+const counts = ({ outcomes }) =>
+  new Map(outcomes.map(({ outcome, count: jobs }) => [outcome, Number(jobs)]));
+
+const said = (found) =>
+  [...found].map(([outcome, jobs]) => `${count(jobs)} ${outcome.replaceAll('_', ' ')}`).join(', ');

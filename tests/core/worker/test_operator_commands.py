@@ -328,7 +328,7 @@ async def test_two_changes_of_limits_at_once_both_hold(
         await set_limits(connection, "x", {"max_running": 5, "key_limit": 3})
     await changed
     limits = await get_limits(connection, "x")
-    assert list(limits.values()) == [5, 2.0, None, 3, None, None, {}, {}]
+    assert list(limits.values()) == [5, 2.0, None, 3, None, None, None, {}, {}]
 
 
 async def test_a_key_has_a_limit_of_its_own(

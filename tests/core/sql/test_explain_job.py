@@ -36,7 +36,7 @@ async def explain(db: Connection, job_id: int) -> str:
 
 
 async def test_what_it_waits_for_and_until_when(db: Connection) -> None:
-    other = await running(db)
+    held = other = await running(db)
     hour = timedelta(hours=1)
     for function, arguments, line in (
         ("await_event", {"event": "order:42", "timeout": hour}, 'event "order:42"'),

@@ -501,3 +501,21 @@ async def test_many_jobs_in_a_few_processes_are_each_run_once(
     )
     assert sum(count for _, count in counts) == 60
     assert max(count for _, count in counts) <= 20
+
+
+async def test_a_handler_steps_sleeps_and_waits_by_the_socket(
+    connection: Connection, database: str
+) -> None:
+    job_id = await insert(connection, "steps apart", max_attempts=1)
+    async with with_processes(database):
+        await in_status(connection, job_id, "waiting")
+        await connection.execute(
+            """select pgwake.emit_event('apart:go', '{"by": 1}')"""
+        )
+        row = await ended(connection, job_id)
+        (pid,) = await pids(connection, 1)
+
+    assert row["status"] == "completed", row["errors"]
+    first, payload, said = row["result"]
+    assert (first, payload) == (pid, {"by": 1})
+    assert "already" in said

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from pgwake import Discard, Job, Retry, Snooze, job
+from pgwake import ConfigurationError, Discard, Job, Retry, Snooze, job
 from pgwake.errors import InvalidValueError
 from support.worker.handlers import note
 
@@ -172,3 +172,16 @@ def signal_itself() -> str:
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGINT)
     return "went on"
+
+
+@job("steps apart", process=True, backoff_base=0.01)
+def steps_apart(job: Job) -> Any:
+    """Step, sleep and wait, from this process."""
+    first = job.step_sync("first", os.getpid)
+    job.sleep_sync("a while", seconds=0.05)
+    payload = job.wait_for_sync("apart:go", timeout=600)
+    try:
+        job.step_sync("first", os.getpid)
+    except ConfigurationError as error:
+        return [first, payload, str(error)]
+    return None

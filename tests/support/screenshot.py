@@ -113,7 +113,7 @@ def take(port: int) -> None:
             executable_path=program, args=["--no-sandbox", "--disable-gpu"]
         )
         page = browser.new_page(
-            viewport={"width": 1280, "height": 520}, color_scheme="light"
+            viewport={"width": 1280, "height": 640}, color_scheme="light"
         )
         page.goto(f"http://127.0.0.1:{port}/")
         page.get_by_label("Token").fill(TOKEN)

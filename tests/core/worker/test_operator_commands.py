@@ -108,7 +108,7 @@ async def test_a_table_has_a_line_a_job_and_drives_no_terminal(
 
     await connection.execute("delete from pgwake.jobs")
     answer = await pgwake("list")
-    assert (answer.output, answer.errors) == ("", "no such jobs\n")
+    assert (answer.output, answer.errors) == ("", "no matching jobs\n")
 
 
 def test_a_narrow_terminal_cuts_no_name() -> None:

@@ -45,7 +45,7 @@ async def test_dead_letters_are_shown_in_groups(
     assert "second line" not in answer.output
 
     answer = await pgwake("failed", "--fingerprint", "none")
-    assert answer == Answer(0, "", "no such dead letters\n")
+    assert answer == Answer(0, "", "no matching dead letters\n")
 
 
 async def test_jobs_are_retried_by_their_ids(

@@ -52,7 +52,7 @@ def adopt(
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
-    """Have jobs run in this database, which is a copy; show first what is in it."""
+    """Let jobs run in this database, which is a copy; show its contents first."""
     settings = Settings.load(database_url=database_url, environment=environment)
     adoption, queues, ticking = ask(database_url, _look)
     found = {**adoption._asdict(), "queues": queues, "schedules": ticking}

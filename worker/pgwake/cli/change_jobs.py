@@ -106,7 +106,7 @@ def failed(
     spare = ("first_failed_at", "reason", "last_failed_at", "last_job_id")
     show(rows, as_json=False, spare=spare, cut="message")
     if not rows:
-        note("no such dead letters")
+        note("no matching dead letters")
 
 
 def retry(

@@ -18,7 +18,7 @@ _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "notic
 
 
 def doctor(as_json: Json = False, database_url: Url = None) -> None:
-    """Say what is wrong with the database, and what to type against it.
+    """Check the database; name each problem, and the command that mends it.
 
     Looks with the settings that a worker would have. Exit code 0: nothing, or notices
     alone; 3: warnings; 4: errors, such as a database that can't be reached.

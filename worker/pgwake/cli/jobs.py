@@ -78,7 +78,7 @@ def enqueue(
 
 
 def show_job(job_id: JobId, as_json: Json = False, database_url: Url = None) -> None:
-    """Show one job, wherever it lies."""
+    """Show one job."""
     text = read(database_url, lambda connection: get_job(connection, job_id))
     print_json_text(text, for_people=not as_json)
 
@@ -141,7 +141,7 @@ def list_jobs(
     )
     show_jobs(rows, as_json=as_json)
     if not rows and not as_json:
-        note("no such jobs")
+        note("no matching jobs")
     if len(rows) == limit:
         note(f"for older ones add: --before {rows[-1]['id']}")
 

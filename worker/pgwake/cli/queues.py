@@ -68,7 +68,10 @@ def stats(
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
-    """Show what stands in the queues, and what has gone through them."""
+    """Show the queues' counts of jobs by status, and their totals.
+
+    scheduled: pending and not yet due, before the first attempt or after one.
+    """
     nothing = "no queues yet: no job has been enqueued"
     if queue_name is not None:
         nothing = f"queue {queue_name} is not there: it has never had a job"
@@ -111,7 +114,7 @@ def stats(
 
 
 def queues(as_json: Json = False, database_url: Url = None) -> None:
-    """Show the queues: their pauses, limits and other policy, and what is in them."""
+    """Show the queues: their pauses, limits, other policy, and counts of jobs."""
     rows = read(database_url, list_queues)
     if as_json:
         print_json(rows)

@@ -89,7 +89,7 @@ def update(
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
-    """Change jobs that wait, by id or all that match; those that run are left."""
+    """Change jobs that wait, by id or all that match; running ones stay as is."""
     filters = (queue_name, kind, concurrency_key, unique_key, status)
     check_choice(ids, filters)
     if run_at not in (None, "now"):
@@ -149,7 +149,7 @@ def run_now(
     as_json: Json = False,
     database_url: Url = None,
 ) -> None:
-    """Have jobs that wait be due now: update --run-at now."""
+    """Make jobs that wait due now: update --run-at now."""
     changes = '{"run_at": "now"}'
     _update(ids, changes, dry_run=dry_run, as_json=as_json, database_url=database_url)
 

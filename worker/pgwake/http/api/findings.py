@@ -27,7 +27,7 @@ class Findings(ResponseModel):
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
     listing(
         "/api/findings",
-        "What is wrong, and what to type against it",
+        "The problems of the database, and the command that mends each",
         Findings,
         http.diagnose,
     ),

@@ -193,7 +193,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
     Operation(
         method="GET",
         path="/api/queue/stats",
-        summary="What stands in the queues, and what has gone through them",
+        summary="Counts of jobs by status, and totals, of all queues and each",
         parameters=QueueFilter,
         answer=Stats,
         do=_stats,

@@ -1,4 +1,4 @@
-"""The operation on workers: who works."""
+"""The operation on workers."""
 
 from typing import Any
 
@@ -30,5 +30,7 @@ class Workers(ResponseModel):
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
-    listing("/api/workers", "Who works", Workers, http.list_workers),
+    listing(
+        "/api/workers", "The workers that report themselves", Workers, http.list_workers
+    ),
 )

@@ -1,4 +1,4 @@
-// What is wrong, and what to type against it: a strip that is there only when something is.
+// The problems found, each with the command that mends it: a strip that is there only when something is.
 
 import { Problem, get } from './api.js';
 import { h, keyed, setText } from './dom.js';

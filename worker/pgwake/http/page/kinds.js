@@ -1,4 +1,4 @@
-// The kinds, and who handles them; those that nobody handles first.
+// The kinds, those without a live worker first.
 
 import { get } from './api.js';
 import { h, setText, showLink } from './dom.js';
@@ -28,8 +28,8 @@ export function kinds() {
           cell.classList.toggle('bad', !Number(workers));
         },
       },
-      numbers('Bounced', (kind) => kind.bounce_count, count),
-      times('Last bounced', (kind) => kind.bounced_at),
+      numbers('Given back', (kind) => kind.bounce_count, count),
+      times('Last given back', (kind) => kind.bounced_at),
       names('Declared', ({ declared }) => policy(declared)),
       names('Overridden', ({ overrides }) => policy(overrides)),
       {

@@ -1,4 +1,4 @@
-// The jobs that run now, and who runs them.
+// The running jobs, and the workers.
 
 import { get } from './api.js';
 import { h, setText } from './dom.js';
@@ -16,7 +16,7 @@ export function running() {
   const hint = h('p', { class: 'hint', role: 'status' });
   const tasks = table({
     caption: 'Running jobs',
-    empty: 'No job is running.',
+    empty: 'No job is running. The Overview says what is due, and whether a worker is live.',
     keyOf: ({ id }) => id,
     columns: [
       jobIds,

@@ -31,7 +31,7 @@
 -- States   (insert) -> pending -> running -> completed
 --          running -> pending     fail_job with attempts left, snooze_job, release_jobs, a crash
 --          running -> failed      attempts used up, told not to retry, or crashed too often
---          waiting, pending, running -> cancelled
+--          waiting, pending, running -> cancelled     asked for, or not started by expires_at
 --          failed, cancelled -> pending     retry_job
 --          (insert) -> waiting    it has a concurrency_key, or parents (depends_on); waiting -> pending: its parents have
 --                                 ended, the key has room, and the job is due
@@ -571,6 +571,7 @@ create table if not exists pgwake.jobs (
   is_payload_dropped   boolean,                               -- payload is '{}' now: see queues.drop_payloads
   has_steps            boolean,                               -- of a live job: see pgwake.steps, pgwake.waits
   steps                jsonb,                                 -- of an ended one: see get_steps
+  expires_at           timestamptz,                           -- cancelled if it is not started by then; null: never
 
   constraint jobs_lease_matches_status check (
     case
@@ -773,6 +774,9 @@ begin
   -- Tables without a primary key, which a publication of all tables would otherwise have refuse every delete.
   alter table pgwake.rechecks replica identity full;
   alter table pgwake.counts replica identity full;
+
+  -- Jobs that have not been started and may expire.
+  create index jobs_expires_idx on pgwake.jobs_live (expires_at) where expires_at is not null and attempt = 0;
 
   create index jobs_children_idx on pgwake.jobs_live (id) where has_parents_left;
 

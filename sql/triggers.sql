@@ -3,14 +3,19 @@
 
 -- A job with parents waits until they have ended, one with a concurrency key until the
 -- key has room for it. The status is looked at here: the server reads the text of a WHEN
--- anew in each statement.
+-- anew in each statement. A time at which a job expires is one that every client reads:
+-- a domain's check would have an upgrade rewrite the table.
 create or replace function pgwake.before_insert_jobs()
 returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if new.status = 'pending' then
+  if new.expires_at not between '0001-01-02 00:00+00' and '9999-12-30 00:00+00' then
+    perform pgwake.raise_invalid(
+      format('expires_at is %s', new.expires_at), 'Use a time in the years 1 to 9999, or null for never.');
+  end if;
+  if new.status = 'pending' and num_nonnulls(new.concurrency_key, new.depends_on) > 0 then
     new.status := 'waiting';
     if new.depends_on is not null then
       new.has_parents_left := true;
@@ -377,7 +382,7 @@ begin
 
   create trigger jobs_before_insert
     before insert on pgwake.jobs
-    for each row when (new.concurrency_key is not null or new.depends_on is not null)
+    for each row when (new.concurrency_key is not null or new.depends_on is not null or new.expires_at is not null)
     execute function pgwake.before_insert_jobs();
 
   create trigger jobs_after_insert

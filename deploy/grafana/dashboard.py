@@ -470,11 +470,12 @@ def failures() -> list[Json]:
         ),
         graph(
             "Crashes and lost leases",
-            "Jobs a second taken from dead or silent workers, and ends that were "
-            "refused since the lease was lost.",
+            "Jobs a second taken from dead or silent workers, ends that were "
+            "refused since the lease was lost, and jobs that expired.",
             "ops",
             (rate("pgwake_jobs_crashed_total", "kind"), "crashed {{kind}}"),
             (rate("pgwake_leases_lost_total", "kind"), "lease lost {{kind}}"),
+            (rate("pgwake_jobs_expired_total", "kind"), "expired {{kind}}"),
         ),
         graph(
             "Given back, cancelled",

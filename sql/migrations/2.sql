@@ -2,8 +2,8 @@
 -- found that nobody would look at, the one text index of the server's collation gets the
 -- collation "C", one index tells which queues' jobs concern somebody when they end,
 -- queues can drop the payloads of completed jobs and refuse more than so many, jobs have
--- steps, a claimed job stays on its page, an owner's UPDATE is compared with what was
--- before, and concurrency keys can have rates.
+-- steps and expire, a claimed job stays on its page, an owner's UPDATE is compared with
+-- what was before, and concurrency keys can have rates.
 do $migration$
 begin
   if current_setting('pgwake.installed_version')::int <> 1 then
@@ -30,12 +30,14 @@ begin
     where priority is not null or wakeups <> 'asleep' or status_events <> 'watched' or max_pending is not null;
   create index queues_ends_idx on pgwake.queues (name)
     where max_running is not null or webhook is not null or status_events <> 'watched' or drop_payloads;
-  alter table pgwake.jobs add column is_payload_dropped boolean, add column has_steps boolean, add column steps jsonb;
+  alter table pgwake.jobs add column is_payload_dropped boolean, add column has_steps boolean, add column steps jsonb,
+    add column expires_at timestamptz;
+  create index jobs_expires_idx on pgwake.jobs_live (expires_at) where expires_at is not null and attempt = 0;
   alter table pgwake.jobs_live set (fillfactor = 40);
   drop trigger jobs_before_insert on pgwake.jobs;
   create trigger jobs_before_insert
     before insert on pgwake.jobs
-    for each row when (new.concurrency_key is not null or new.depends_on is not null)
+    for each row when (new.concurrency_key is not null or new.depends_on is not null or new.expires_at is not null)
     execute function pgwake.before_insert_jobs();
   drop trigger jobs_after_update_to on pgwake.jobs;
   create trigger jobs_after_update_to

@@ -41,8 +41,8 @@
 --                behind: jobs that were committed much later than others of their run_at,
 --                or given back. New jobs, and those of other priorities, it finds at
 --                once. A cursor can't be wrong for longer than that minute. Rechecks are
---                read by a cursor too, and jobs of unknown_kinds stepped over like dead
---                entries.
+--                read by a cursor too, and jobs of unknown_kinds, and those that have
+--                expired, stepped over like dead entries.
 --
 -- Jobs whose parents have ended are admitted first, and those with a concurrency key that
 -- has room: admit_children, admit_keys. Raises PW003, and PW006 in a copy of the
@@ -149,6 +149,7 @@ begin
         from pgwake.jobs_live as j
         where j.queue = claim_rows.queue and j.status = 'pending'
           and least(j.crash_count, 2) * 201 - j.priority = b.band and j.run_at <= v_now
+          and ((j.expires_at > v_now) is not false or j.attempt > 0)
         order by j.run_at, j.id
         limit v_count
         for update skip locked
@@ -327,6 +328,7 @@ begin
             and least(j.crash_count, 2) * 201 - j.priority = v.band
             and (j.run_at, j.id) > (coalesce(v.from_at, '-infinity'), coalesce(v.from_id, 0))
             and (claim_rows.unknown_kinds is null or j.kind <> all (claim_rows.unknown_kinds) or j.run_at > v_now)
+            and ((j.expires_at > v_now) is not false or j.attempt > 0)
           order by j.run_at, j.id
           limit 1
         ) as l;

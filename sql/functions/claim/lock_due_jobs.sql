@@ -124,6 +124,7 @@ begin
         and least(j.crash_count, 2) * 201 - j.priority = v_band
         and (j.run_at, j.id) > (v_from, v_from_id) and (j.run_at, j.id) <= (v_to, v_to_id)
         and (lock_due_jobs.unknown_kinds is null or j.kind <> all (lock_due_jobs.unknown_kinds))
+        and ((j.expires_at > lock_due_jobs.at) is not false or j.attempt > 0)
       order by j.run_at, j.id
       limit v_want
       for update skip locked

@@ -100,8 +100,8 @@ begin
   with expected (place, relation, name, definition) as (
     values
       (1, 'pgwake.jobs'::regclass, 'jobs_before_insert',
-       'before insert on %s for each row when (new.concurrency_key is not null or new.depends_on is not null) '
-       'execute function pgwake.before_insert_jobs()'),
+       'before insert on %s for each row when (new.concurrency_key is not null or new.depends_on is not null '
+       'or new.expires_at is not null) execute function pgwake.before_insert_jobs()'),
       (2, 'pgwake.jobs', 'jobs_after_insert',
        'after insert on %s referencing new table as inserted for each statement '
        'execute function pgwake.after_insert_jobs()'),

@@ -18,6 +18,8 @@
 -- is cancelled or was so before cancels it, unless on_parent_failure is run (default
 -- cancel). Parents are older than their child, so there are no cycles.
 --
+-- A job that expires is for enqueue_many() or a plain INSERT: expires_at.
+--
 -- Returns the id. Raises PW003 for arguments that can't be meant, for a payload that its
 -- kind does not take (check_payload), and for parents that don't exist or are not older
 -- than the job that they are given to; PW005, and the table's named checks (23514).
@@ -130,7 +132,7 @@ begin
         end,
         run_at = v_run_at, max_attempts = enqueue.max_attempts,
         concurrency_key = enqueue.concurrency_key, depends_on = v_depends_on,
-        on_parent_failure = enqueue.on_parent_failure, webhook = enqueue.webhook,
+        on_parent_failure = enqueue.on_parent_failure, webhook = enqueue.webhook, expires_at = null,
         has_parents_left = case when v_depends_on is not null then true end, status = v_new_status
       where j.id = v_id;
       insert into pgwake.counts (queue, at, live_rows, waiting_rows)

@@ -1,7 +1,7 @@
 -- Adds many jobs by one statement; returns their ids in the order of the jobs.
 --
 -- jobs is an array of objects. Their fields are the parameters of enqueue(), with the
--- same meanings and defaults, also where a field is null: run_at has an offset, delay is
+-- same meanings and defaults, and expires_at: a job not started by then is cancelled; also where a field is null: run_at has an offset, delay is
 -- an interval's text ("90 seconds"). Where a unique key is live or stands earlier in the
 -- array, that job's on_conflict says what becomes of it, and what id it gets.
 --
@@ -22,7 +22,7 @@ as $$
 declare
   v_fields constant text[] := '{
     kind, payload, queue, priority, run_at, delay, max_attempts, unique_key, on_conflict, metadata, concurrency_key,
-    depends_on, on_parent_failure, webhook}';
+    depends_on, on_parent_failure, webhook, expires_at}';
   v_ids bigint[];
   v_left jsonb;
   v_has_keys boolean;
@@ -60,9 +60,9 @@ begin
     with added as (
       insert into pgwake.jobs
         (kind, payload, queue, priority, run_at, max_attempts, metadata, concurrency_key, depends_on, on_parent_failure,
-         webhook)
+         webhook, expires_at)
       select g.kind, g.payload, g.queue, g.priority, g.due_at, g.max_attempts, g.metadata, g.concurrency_key,
-        g.depends_on, g.on_parent_failure, g.webhook
+        g.depends_on, g.on_parent_failure, g.webhook, g.expires_at
       from pgwake.given_jobs(enqueue_many.jobs) as g
       returning id
     )
@@ -75,9 +75,9 @@ begin
   ), added as (
     insert into pgwake.jobs
       (id, kind, payload, queue, priority, run_at, max_attempts, unique_key, metadata, concurrency_key, depends_on,
-       on_parent_failure, webhook)
+       on_parent_failure, webhook, expires_at)
     select g.id, g.kind, g.payload, g.queue, g.priority, g.due_at, g.max_attempts, g.unique_key, g.metadata,
-      g.concurrency_key, g.depends_on, g.on_parent_failure, g.webhook
+      g.concurrency_key, g.depends_on, g.on_parent_failure, g.webhook, g.expires_at
     from given as g
     order by case when g.unique_key is not null then g.kind end, g.unique_key, g.place
     on conflict do nothing
@@ -93,12 +93,18 @@ begin
     from jsonb_to_recordset(v_left) as j(
       place int, kind text, payload jsonb, queue text, priority int, run_at timestamptz, delay interval,
       max_attempts int, unique_key text, on_conflict text, metadata jsonb, concurrency_key text, depends_on bigint[],
-      on_parent_failure text, webhook text)
+      on_parent_failure text, webhook text, expires_at timestamptz)
   loop
     v_ids[v_job.place] := pgwake.enqueue(
       v_job.kind, v_job.payload, v_job.queue, v_job.priority, v_job.run_at, v_job.delay, v_job.max_attempts,
       v_job.unique_key, v_job.on_conflict, v_job.metadata, v_job.concurrency_key, v_job.depends_on,
       v_job.on_parent_failure, v_job.webhook);
+    if v_job.expires_at is not null then  -- which enqueue does not take
+      update pgwake.jobs_live as j
+      set expires_at = v_job.expires_at
+      where j.id = v_ids[v_job.place]
+        and (v_job.on_conflict = 'replace' or j.id = currval('pgwake.jobs_id_seq'));  -- or it is not its own
+    end if;
   end loop;
   return v_ids;
 end

@@ -19,6 +19,7 @@ returns table (
   depends_on bigint[],
   on_parent_failure text,
   webhook text,
+  expires_at timestamptz,
   problem text
 )
 language sql stable
@@ -28,7 +29,7 @@ as $$
     coalesce(j.run_at, pgwake.now()) operator(pg_catalog.+) coalesce(j.delay, '0'::pg_catalog.interval),
     j.max_attempts, j.unique_key, coalesce(j.on_conflict, 'return'), j.metadata, j.concurrency_key,
     case when j.depends_on operator(pg_catalog.<>) '{}'::pg_catalog.int8[] then j.depends_on end,
-    j.on_parent_failure, j.webhook,
+    j.on_parent_failure, j.webhook, j.expires_at,
     case
       when j.kind is null then 'has no kind'
       when not (j.priority operator(pg_catalog.>=) -100 and j.priority operator(pg_catalog.<=) 100)
@@ -46,10 +47,10 @@ as $$
       run_at pg_catalog.timestamptz, delay pg_catalog.interval, max_attempts pg_catalog.int4,
       unique_key pg_catalog.text, on_conflict pg_catalog.text, metadata pg_catalog.jsonb,
       concurrency_key pg_catalog.text, depends_on pg_catalog.int8[], on_parent_failure pg_catalog.text,
-      webhook pg_catalog.text)
+      webhook pg_catalog.text, expires_at pg_catalog.timestamptz)
   ) with ordinality as j(
     kind, payload, queue, priority, run_at, delay, max_attempts, unique_key, on_conflict, metadata, concurrency_key,
-    depends_on, on_parent_failure, webhook, place)
+    depends_on, on_parent_failure, webhook, expires_at, place)
 $$;
 
 comment on function pgwake.given_jobs is

@@ -17,7 +17,8 @@ as $$
     when 'cancelled' then array[
       format('It was cancelled at %s', pgwake.say_time(job.finished_at))
       || coalesce(', asked for at ' || pgwake.say_time(job.cancel_requested_at), '')
-      || case when job.started_at is null then ', before it was run' else '' end || '.',
+      || case when job.started_at is null then ', before it was run' else '' end
+      || case when job.errors -> -1 ->> 'reason' = 'expired' then ': it had expired' else '' end || '.',
       format('To run it all the same: select pgwake.retry_job(%s).', job.id)]
   end
 $$;

@@ -26,6 +26,15 @@ begin
       ),
       format('It is not due until %s.', pgwake.say_time(job.run_at)));
   end if;
+  if job.expires_at is not null and job.attempt = 0 then
+    v_lines := v_lines || case
+      when job.expires_at > v_now then
+        format('It is cancelled if it has not been started by %s (expires_at).', pgwake.say_time(job.expires_at))
+      else format(
+        'It expired at %s, so the sweep cancels it. A worker sweeps each second; without one, '
+        'select pgwake.maintain(''sweep'').', pgwake.say_time(job.expires_at))
+    end;
+  end if;
   if v_paused_until > v_now then
     v_lines := v_lines || case v_paused_until
       when 'infinity' then format(

@@ -49,6 +49,7 @@ begin
       from pgwake.jobs_live as j
       where j.queue = peek_jobs.queue and j.status = 'pending'
         and least(j.crash_count, 2) * 201 - j.priority = v_band and j.run_at <= v_now
+        and ((j.expires_at > v_now) is not false or j.attempt > 0)
       order by j.run_at, j.id
       limit peek_jobs.count
     );

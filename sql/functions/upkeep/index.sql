@@ -1,6 +1,7 @@
 -- What has to be done again and again, and what workers report.
 \ir count_crashed.sql
 \ir sweep_expired_leases.sql
+\ir cancel_expired.sql
 \ir leave_upkeep.sql
 \ir release_worker_jobs.sql
 \ir fold_counts.sql

@@ -7,8 +7,8 @@
 -- whoever comes second skips it. Call each step in its own transaction.
 --
 -- Returns an object: the step's name with how many jobs or rows it handled, and
--- crashed, a list of [queue, kind, count, of them failed, of them cancelled], if the
--- sweep found any. A skipped step is not in it. In a copy of the database that nobody
+-- crashed, a list of [queue, kind, count, of them failed, of them cancelled], and
+-- expired, one of [queue, kind, count], if the sweep found any. A skipped step is not in it. In a copy of the database that nobody
 -- has adopted all are skipped, so that it stays as it was: see adopt. Raises PW003 for an
 -- unknown step.
 create or replace function pgwake.maintain(step text default null)
@@ -22,6 +22,7 @@ declare
   v_step text;
   v_count bigint;
   v_crashed jsonb;
+  v_expired jsonb;
   v_done jsonb := '{}';
 begin
   if maintain.step <> all (v_steps) then
@@ -40,7 +41,9 @@ begin
         jsonb_agg(jsonb_build_array(s.queue, s.kind, s.job_count, s.failed_count, s.cancelled_count))
       into v_count, v_crashed
       from pgwake.sweep_expired_leases() as s;
-      v_done := v_done || jsonb_strip_nulls(jsonb_build_object('crashed', v_crashed));
+      select jsonb_agg(jsonb_build_array(e.queue, e.kind, e.job_count)) into v_expired
+      from pgwake.cancel_expired() as e;
+      v_done := v_done || jsonb_strip_nulls(jsonb_build_object('crashed', v_crashed, 'expired', v_expired));
     else
       v_count := case v_step
         when 'fold' then pgwake.fold_counts()

@@ -1,5 +1,5 @@
 -- When the next pending job of a queue is due, or was: the least run_at; null if
--- nothing is pending. For jobs that wait for room in their concurrency key: when to
+-- nothing is pending that has not expired. For jobs that wait for room in their concurrency key: when to
 -- recheck whether there is.
 --
 -- How long a consumer may sleep. Jobs with two crashes or more are left out, as in a
@@ -18,6 +18,7 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
+  v_now timestamptz := pgwake.now();
   v_cursor jsonb := pgwake.session_cursors() -> next_run_at.queue;
   v_head_at timestamptz;
   v_resume_points jsonb := '{}';
@@ -64,6 +65,7 @@ begin
     where j.queue = next_run_at.queue and j.status = 'pending'
       and least(j.crash_count, 2) * 201 - j.priority > v_band
       and least(j.crash_count, 2) * 201 - j.priority < v_known
+      and ((j.expires_at > v_now) is not false or j.attempt > 0)
     order by least(j.crash_count, 2) * 201 - j.priority, j.run_at
     limit 1;
     if not found then
@@ -76,6 +78,7 @@ begin
       where j.queue = next_run_at.queue and j.status = 'pending'
         and least(j.crash_count, 2) * 201 - j.priority = v_band
         and (j.run_at, j.id) > (v_from, v_from_id)
+        and ((j.expires_at > v_now) is not false or j.attempt > 0)
       order by j.run_at, j.id
       limit 1;
     end if;

@@ -43,7 +43,7 @@ READ_BY_WORKERS = READ_BY_PRODUCERS | {
 }
 COLUMNS_OF_JOBS = words("""
 queue kind payload metadata priority run_at max_attempts unique_key concurrency_key
-depends_on on_parent_failure webhook
+depends_on on_parent_failure webhook expires_at
 """)
 COLUMNS_OF_KINDS = words("""
 name max_attempts backoff_base backoff_cap backoff_jitter timeout lease priority

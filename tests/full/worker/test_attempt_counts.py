@@ -160,12 +160,18 @@ async def test_jobs_swept_from_a_silent_worker_are_counted_by_what_became_of_the
     )
     ids = await connection.fetch("select id, kind from pgwake.jobs_live order by id")
     await call(connection, "cancel_job", job_id=ids[1]["id"])
+    await connection.execute(
+        "insert into pgwake.jobs (kind, expires_at) values ('failed', now())"
+    )
     async with embedded(database, registry, lease=1) as worker:
         for job_id, _ in ids:
             await ended(connection, job_id)
 
         await wait_for(
             lambda: total([Samples(worker.metrics.render())], "jobs_crashed") == 2
+        )
+        await wait_for(
+            lambda: total([Samples(worker.metrics.render())], "jobs_expired") == 1
         )
         pages = [Samples(worker.metrics.render())]
     for outcome in ("failed", "cancelled"):

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.request import Request, urlopen
 
 import pytest
@@ -22,6 +22,7 @@ from support.worker.helpers import embedded, ended, in_status
 from support.worker.metrics import Samples, fetch
 from support.worker.registries import waiting
 
+EXPIRED = datetime(2020, 1, 1, tzinfo=UTC)
 # Of prometheus_client; deploy/MONITORING.md says so.
 OF_THE_PROCESS = re.compile("(process|python)_")
 
@@ -66,6 +67,7 @@ async def port(
         await ended(connection, held[1])
         await ended(connection, await insert(connection, "bad"))
         await insert(connection, "later")
+        await insert(connection, "good", expires_at=EXPIRED)
         go.set()
 
         async def has_done_all() -> bool:

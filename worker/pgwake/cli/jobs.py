@@ -37,7 +37,8 @@ from pgwake.database.statements.claim import next_run_at
 from pgwake.database.statements.operate import explain_job, peek_jobs
 from pgwake.database.statements.stats import get_job
 from pgwake.produce.new_job import NewJob
-from pgwake.produce.options import OPTIONS, SQL_TYPES
+from pgwake.produce.options import OPTIONS
+from pgwake.produce.queue import added
 
 TELL_SECONDS = 1.0  # between notes of how far a list has come
 
@@ -72,8 +73,7 @@ def enqueue(
     text = sys.stdin.read() if payload == "-" else payload
     fields = json_fields("the payload", text)
     job = NewJob(kind, fields, **job_options(options))
-    question = produce.enqueue(job.as_json(), SQL_TYPES)
-    job_id = ask(database_url, lambda c: produce.answer(c, question))
+    job_id = ask(database_url, lambda c: produce.answer(c, added(job)))
     typer.echo(json.dumps({"id": job_id}) if as_json else job_id)
 
 

@@ -290,8 +290,9 @@ def job_options(given: dict[str, Any]) -> Options:
         InvalidValueError: One can't be meant.
     """
     found = {name: value for name, value in given.items() if value is not None}
-    if "run_at" in found:
-        found["run_at"] = instant("--run-at", found["run_at"])
+    for name, option in (("run_at", "--run-at"), ("expires_at", "--expires-at")):
+        if name in found:
+            found[name] = instant(option, found[name])
     if "delay" in found:
         found["delay"] = duration("--delay", found["delay"])
     if "metadata" in found:

@@ -179,6 +179,9 @@ class Upkeep:
                 jobs=crashed.jobs,
             )
             self._metrics.crashed(crashed)
+        for queue, kind, count in done.get("expired", ()):
+            log.warning("jobs expired", queue=queue, kind=kind, jobs=count)
+            self._metrics.expired(queue, kind, count)
         is_behind = step == "retention" and done.get(step, 0) >= RETENTION_ROWS
         return BEHIND_SECONDS if is_behind else None
 

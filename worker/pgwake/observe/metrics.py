@@ -54,6 +54,9 @@ class Metrics:
             " since it was once too often, or cancelled as somebody had asked for.",
             (*job, "outcome"),
         )
+        self._expired = self._counts(
+            "jobs_expired", "Jobs cancelled, not started by their expires_at.", job
+        )
         self._lease_lost = self._counts(
             "leases_lost",
             "Ends refused since the lease was lost; whoever took the job counted it as"
@@ -208,6 +211,10 @@ class Metrics:
             self._cancelled.add(labels, crashed.cancelled)
         if not were_claimed:
             self._claimed.add(labels, crashed.jobs)
+
+    def expired(self, queue: str, kind: str, count: int) -> None:
+        """Count jobs that were cancelled since they had not been started in time."""
+        self._expired.add((queue, self._kind(kind)), count)
 
     def ticked(self, outcome: str, count: int) -> None:
         """Count ticks of schedules."""

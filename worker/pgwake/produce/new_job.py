@@ -71,6 +71,11 @@ class NewJob:
         """The queue that it goes to."""
         return self.options.get("queue", "default")
 
+    @property
+    def is_for_many(self) -> bool:
+        """Whether pgwake.enqueue can't add it, and enqueue_many has to."""
+        return any(not OPTIONS[name].option.is_parameter for name in self.options)
+
     def as_json(
         self,
         trace: Mapping[str, str] = NOWHERE,

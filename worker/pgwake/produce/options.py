@@ -42,6 +42,8 @@ class Option:
         default: What holds where nothing is given, as SQL reads it; None: null.
         pattern: What a text has to match; "": anything.
         is_column: Whether it is a column of pgwake.jobs; else enqueue() alone has it.
+        is_parameter: Whether it is a parameter of pgwake.enqueue; else enqueue_many
+            alone has it.
     """
 
     help: str
@@ -50,6 +52,7 @@ class Option:
     default: str | None = None
     pattern: str = ""
     is_column: bool = True
+    is_parameter: bool = True
 
 
 class Options(TypedDict, total=False):
@@ -104,6 +107,10 @@ class Options(TypedDict, total=False):
             2048,
             pattern=r"^https?://[^\s/]",
         ),
+    ]
+    expires_at: Annotated[
+        datetime | None,
+        Option("cancelled if it is not started by then", is_parameter=False),
     ]
 
 
@@ -233,8 +240,9 @@ DEFAULTS = {name: row.option.default for name, row in OPTIONS.items()}
 SQL_TYPES = (
     ("kind", "text"),
     ("payload", "jsonb"),
-    *((name, row.sql_type) for name, row in OPTIONS.items()),
+    *((name, row.sql_type) for name, row in OPTIONS.items() if row.option.is_parameter),
 )
-COLUMNS = tuple(
-    n for n, _ in SQL_TYPES if n not in OPTIONS or OPTIONS[n].option.is_column
+COLUMNS = (
+    *("kind", "payload"),
+    *(name for name, row in OPTIONS.items() if row.option.is_column),
 )

@@ -26,6 +26,7 @@ from pgwake.produce.options import MAX_ID, SQL_TYPES, Options
 from pgwake.produce.waiting import Ended, Wait
 from pgwake.sleep import pause
 from pgwake.tracing import tracing
+from pgwake.tracing.tracing import NOWHERE
 
 if TYPE_CHECKING:
     from pgwake.produce.end_listener import EndListener
@@ -91,7 +92,7 @@ class AsyncQueue:
     async def add(self, job: NewJob) -> int:
         """Add a job that is made already; see enqueue."""
         with tracing.enqueueing(job.kind, job.queue) as call:
-            job_id = await self._ask(_added(job, call.carrier))
+            job_id = await self._ask(added(job, call.carrier))
             call.added(job_id)
         _log_added(job_id, job)
         return job_id
@@ -272,7 +273,7 @@ class SyncQueue:
     def add(self, job: NewJob) -> int:
         """Add a job that is made already; see AsyncQueue.enqueue."""
         with tracing.enqueueing(job.kind, job.queue) as call:
-            job_id = self._ask(_added(job, call.carrier))
+            job_id = self._ask(added(job, call.carrier))
             call.added(job_id)
         _log_added(job_id, job)
         return job_id
@@ -393,7 +394,10 @@ class _Lines:
             yield "".join(lines)
 
 
-def _added(job: NewJob, trace: Mapping[str, str]) -> produce.Query[int]:
+def added(job: NewJob, trace: Mapping[str, str] = NOWHERE) -> produce.Query[int]:
+    """Return the question that adds a job."""
+    if job.is_for_many:
+        return produce.enqueue_one(_array([job], trace))
     return produce.enqueue(job.as_json(trace), SQL_TYPES)
 
 

@@ -121,6 +121,11 @@ def enqueue_many(jobs: str) -> Query[list[int]]:
     return Query(_ENQUEUE_MANY, jobs, json.loads)
 
 
+def enqueue_one(jobs: str) -> Query[int]:
+    """Add the one job of a JSON array; its id."""
+    return Query(_ENQUEUE_MANY, jobs, lambda ids: int(json.loads(ids)[0]))
+
+
 def now() -> Query[datetime]:
     """Tell the database's time."""
     return Query(_NOW, "0", _instant)

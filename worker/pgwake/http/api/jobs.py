@@ -87,6 +87,7 @@ class Job(ListedJob):
     fingerprint: str | None
     on_parent_failure: Literal["cancel", "run"] | None
     webhook: str | None
+    expires_at: Time | None
     depends_on: list[JobId] | None
     payload: dict[str, Any] | None = Field(description="null: it was dropped")
     is_payload_dropped: bool | None

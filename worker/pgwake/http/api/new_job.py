@@ -23,6 +23,8 @@ def _type_in_json(row: Row) -> Any:
     match row.sql_type:
         case "int":
             return Annotated[int, Field(ge=option.low, le=option.high), WHOLE]
+        case "timestamptz":
+            return Instant
         case "jsonb":
             return dict[str, Any]
         case "bigint[]":
@@ -58,11 +60,10 @@ class _Basis(Request):
     def options(self, queue: str) -> dict[str, Any]:
         """Return all but payload and metadata, as enqueue_many takes it."""
         found = self.model_dump(
-            exclude={"payload", "metadata", "run_at", "delay_seconds"},
+            mode="json",
+            exclude={"payload", "metadata", "delay_seconds"},
             exclude_none=True,
         )
-        if self.run_at is not None:
-            found["run_at"] = self.run_at.isoformat()
         if self.delay_seconds is not None:
             found["delay"] = f"{self.delay_seconds:.6f} seconds"
         return {**found, "queue": queue}

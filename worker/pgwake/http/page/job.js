@@ -12,7 +12,7 @@ const LIVE = ['waiting', 'pending', 'running'];
 const BOXES = ['payload', 'result', 'metadata', 'progress'];
 const ELSEWHERE = new Set([...BOXES, 'id', 'status', 'errors', 'explanation', 'claimed_by', 'is_queue_paused']);
 const FIRST = [
-  ...['kind', 'queue', 'priority', 'created_at', 'run_at', 'started_at', 'finished_at', 'worker'],
+  ...['kind', 'queue', 'priority', 'created_at', 'run_at', 'expires_at', 'started_at', 'finished_at', 'worker'],
   ...['ran_for', 'attempt', 'max_attempts', 'unique_key', 'concurrency_key', 'depends_on'],
 ];
 const LINKS = {

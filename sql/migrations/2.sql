@@ -22,12 +22,6 @@ begin
   drop index pgwake.queues_max_running_idx;
   drop index pgwake.queues_webhook_idx;
   alter table pgwake.queues add column drop_payloads boolean not null default false;
-  alter table pgwake.queues add column max_pending int
-    constraint queues_max_pending_is_1_to_10000000 check (max_pending between 1 and 10000000),
-    add constraint queues_webhooks_have_no_max_pending check (max_pending is null or name <> 'pgwake.webhooks');
-  drop index pgwake.queues_insert_idx;
-  create index queues_insert_idx on pgwake.queues (name)
-    where priority is not null or wakeups <> 'asleep' or status_events <> 'watched' or max_pending is not null;
   create index queues_ends_idx on pgwake.queues (name)
     where max_running is not null or webhook is not null or status_events <> 'watched' or drop_payloads;
   alter table pgwake.jobs add column is_payload_dropped boolean, add column has_steps boolean, add column steps jsonb,
@@ -49,6 +43,12 @@ begin
     add column key_burst int,
     add constraint queues_key_rate_is_up_to_1000000_a_second check (key_rate >= 0.00001 and key_rate <= 1000000),
     add constraint queues_key_burst_is_1_to_1000000 check (key_burst between 1 and 1000000);
+  alter table pgwake.queues add column max_pending int
+    constraint queues_max_pending_is_1_to_10000000 check (max_pending between 1 and 10000000),
+    add constraint queues_webhooks_have_no_max_pending check (max_pending is null or name <> 'pgwake.webhooks');
+  drop index pgwake.queues_insert_idx;
+  create index queues_insert_idx on pgwake.queues (name)
+    where priority is not null or wakeups <> 'asleep' or status_events <> 'watched' or max_pending is not null;
   alter table pgwake.concurrency_limits
     alter column max_running drop not null,
     add column rate_limit double precision,

@@ -100,6 +100,9 @@ begin
     ) as i
     join pgwake.queues as q on q.name = i.queue
     where q.max_pending is not null;
+    v_has_queues := exists (
+      select from pgwake.queues as q
+      where q.priority is not null or q.wakeups <> 'asleep' or q.status_events <> 'watched');
   end if;
   if v_has_kinds or v_has_queues then
     perform pgwake.set_policy_priorities(array(

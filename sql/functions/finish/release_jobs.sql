@@ -102,7 +102,8 @@ begin
         when m.error is null then j.errors
         else pgwake.append_error(j.errors, j.attempt, j.claimed_by, release_jobs.reason, m.error)
       end,
-      run_at = coalesce(pgwake.now() + m.delay, j.run_at)
+      run_at = coalesce(pgwake.now() + m.delay, j.run_at),
+      expires_at = case when release_jobs.reason in ('unstarted', 'unknown_kind') then j.expires_at end
     from mine as m
     where j.id = any (release_jobs.job_ids) and m.id = j.id
     returning j.id, j.queue, j.kind, j.status, j.concurrency_key

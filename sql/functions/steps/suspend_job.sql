@@ -2,7 +2,7 @@
 -- answer (null). Internal: the caller holds its lock, and has written what wakes it.
 --
 -- A stretch has ended well, so attempt, crash_count and bounce_count are 0: a year of
--- sleeps and deploys must not use them up. One that waits gives its concurrency key's room
+-- sleeps and deploys must not use them up. It has begun, so it expires no more. One that waits gives its concurrency key's room
 -- up, under keep_order too.
 create or replace function pgwake.suspend_job(job_id bigint, run_at timestamptz)
 returns void
@@ -24,7 +24,8 @@ begin
     end,
     has_parents_left = case when suspend_job.run_at is null then true end,
     lease_id = null, lease_expires_at = null, claimed_by = null, started_at = null,
-    attempt = 0, crash_count = 0, bounce_count = 0, run_at = coalesce(suspend_job.run_at, j.run_at)
+    attempt = 0, crash_count = 0, bounce_count = 0, run_at = coalesce(suspend_job.run_at, j.run_at),
+    expires_at = null
   where j.id = suspend_job.job_id
   returning j.queue, j.kind, j.status, j.concurrency_key into v_job;
   insert into pgwake.counts (queue, at, running_rows, waiting_rows)

@@ -16,6 +16,7 @@ from support.sql.helpers import (
     insert_many,
     job,
     pair,
+    pairs,
     refused,
     rows,
     set_clock,
@@ -80,16 +81,28 @@ async def test_no_claim_starts_it(db: Connection) -> None:
     assert await claimed_ids(db) == [live]
 
 
-@pytest.mark.parametrize("back", ["fail_job", "snooze_job"])
-async def test_it_holds_until_an_attempt_counts(db: Connection, back: str) -> None:
-    expires = await insert(db, expires_at=await soon(db))
+@pytest.mark.parametrize(
+    ("back", "arguments", "expires"),
+    [
+        ("fail_job", {"retry_in": timedelta(0)}, False),
+        ("snooze_job", {"delay": timedelta(0)}, False),
+        ("sleep_job", {"name": "s"}, False),
+        ("release_jobs", {"reason": "unstarted"}, True),
+    ],
+)
+async def test_it_holds_for_what_has_not_begun(
+    db: Connection, back: str, arguments: dict[str, Any], expires: bool
+) -> None:
+    job_id = await insert(db, expires_at=await soon(db))
     (held,) = await claim(db)
-    delay = {"retry_in" if back == "fail_job" else "delay": timedelta(0)}
-    await call(db, back, **pair(held), **delay)
+    if back == "sleep_job":
+        arguments = arguments | {"until": await soon(db, 30)}
+    which = pairs(held) if back == "release_jobs" else pair(held)
+    await call(db, back, **which, **arguments)
     await set_clock(db, "61 seconds")
 
-    assert await claimed_ids(db) == ([expires] if back == "fail_job" else [])
-    assert await swept(db) == (None if back == "fail_job" else [["default", "noop", 1]])
+    assert await claimed_ids(db) == ([] if expires else [job_id])
+    assert await swept(db) == ([["default", "noop", 1]] if expires else None)
 
 
 async def test_a_retry_by_hand_runs_however_late(db: Connection) -> None:

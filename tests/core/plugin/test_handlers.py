@@ -1,6 +1,7 @@
 """What handlers may ask for of a worker, they may ask for under pgwake.testing too."""
 
 import os
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -161,3 +162,33 @@ async def test_a_job_of_an_open_transaction_is_not_completed_by_another_connecti
     with pytest.raises(ConfigurationError, match=r"without on\(\)"):
         await Jobs.of(database, registry).on(connection).run_due()
     await transaction.rollback()
+
+
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
+async def test_a_job_with_steps_is_rehearsed_by_hand(
+    driver: Any, database: str
+) -> None:
+    registry, calls = Registry(), list[int]()
+    do: Do
+
+    @registry.job("order")
+    async def order(job: Job) -> Any:
+        await job.step("once", calls.append, 1)
+        await job.sleep("a day", days=1)
+        return await job.wait_for("approved", timeout=3600)
+
+    async with driver(database) as (user, do):
+        jobs = Jobs.of(database, registry).on(user)
+        await do("select pgwake.enqueue('order')")
+        (sleeps,) = await jobs.run_due()
+        assert (sleeps.status, sleeps.exception, await jobs.run_due()) == (
+            "pending",
+            None,
+            [],
+        )
+        await jobs.move_clock(timedelta(days=1))
+        (waits,) = await jobs.run_due()
+        assert waits.status == "waiting"
+        assert await jobs.emit("approved", {"by": 1})
+        (done,) = await jobs.run_due()
+        assert (done.status, done.result, calls) == ("completed", {"by": 1}, [1])

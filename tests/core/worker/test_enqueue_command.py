@@ -96,3 +96,14 @@ async def test_a_unique_key_answers_with_the_live_job(
     assert refused.code == 1
     assert "PW005" in refused.errors
     assert await connection.fetchval("select count(*) from pgwake.jobs") == 1
+
+
+async def test_an_event_is_emitted_once(pgwake: Pgwake) -> None:
+    first = await pgwake("emit", "order:1:approved", '{"by": "é"}')
+    again = await pgwake("emit", "order:1:approved", "--json")
+    wrong = await pgwake("emit", "order:1:approved", "{")
+
+    assert first == Answer(0, "emitted\n", "")
+    assert json.loads(again.output) == {"name": "order:1:approved", "is_first": False}
+    assert wrong.code == 2
+    assert "not JSON" in wrong.errors

@@ -36,6 +36,7 @@ from pgwake.database.statements import produce, stats
 from pgwake.database.statements.claim import next_run_at
 from pgwake.database.statements.operate import explain_job, peek_jobs
 from pgwake.database.statements.stats import get_job
+from pgwake.jsontext import dumps
 from pgwake.produce.new_job import NewJob
 from pgwake.produce.options import OPTIONS
 from pgwake.produce.queue import added
@@ -75,6 +76,36 @@ def enqueue(
     job = NewJob(kind, fields, **job_options(options))
     job_id = ask(database_url, lambda c: produce.answer(c, added(job)))
     typer.echo(json.dumps({"id": job_id}) if as_json else job_id)
+
+
+def emit(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The event: order:42:approved.")
+    ],
+    payload: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAYLOAD", help="Any JSON, or - to read it from standard input."
+        ),
+    ] = "null",
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Emit an event, for the jobs that wait for it or will.
+
+    The first of a name counts: another one changes nothing, and says so.
+    """
+    text = sys.stdin.read() if payload == "-" else payload
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"the payload is not JSON: {error}") from None
+    question = produce.emit_event(dumps({"name": name, "payload": value}))
+    is_first = ask(database_url, lambda c: produce.answer(c, question))
+    if as_json:
+        print_json({"name": name, "is_first": is_first})
+    else:
+        say("emitted" if is_first else "emitted before: that one counts")
 
 
 def show_job(job_id: JobId, as_json: Json = False, database_url: Url = None) -> None:

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str | None]] = {
     "demo": ("demo.command:command", None),
     "version": ("main:version", None),
     "enqueue": ("jobs:enqueue", JOBS),
+    "emit": ("jobs:emit", JOBS),
     "list": ("jobs:list_jobs", JOBS),
     "show": ("jobs:show_job", JOBS),
     "explain": ("jobs:explain", JOBS),

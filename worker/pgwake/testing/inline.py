@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
+from pgwake.database.connection import Connection
 from pgwake.database.session import Session
 from pgwake.database.statements import testing as queue
 from pgwake.engine.attempts.calls import Calls
@@ -179,6 +180,12 @@ class InlineRunner:
             stack.push_async_callback(self._runner.close, 1.0)
             stack.callback(self._ready_jobs.close)
             self._runner.open(self._ready_jobs)
+            if isinstance(self._session, BorrowedSession):
+                async with self._session.savepoint(
+                    "pgwake_events"
+                ) as is_in_transaction:
+                    if is_in_transaction:
+                        await queue.wake_at_once(cast("Connection", self._session))
             while (job := await self._claim()) is not None:
                 if len(runs) == limit:
                     kinds = ", ".join(sorted({run.kind for run in runs[-10:]}))

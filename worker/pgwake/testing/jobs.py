@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, cast
 from pgwake.database.connection import Connection
 from pgwake.database.session import Session
 from pgwake.database.statements import testing as queue
+from pgwake.database.statements.produce import answer, emit_event
 from pgwake.database.statements.upkeep import declare_kinds
 from pgwake.errors import InvalidValueError
 from pgwake.jobs.registry import Registry
@@ -213,6 +214,15 @@ class Jobs:
             )
 
     @_noted
+    async def emit(self, name: str, payload: Any = None) -> bool:
+        """Emit an event, as somebody would whom a job waits for; see AsyncQueue.emit.
+
+        The jobs that wait go on in the next run_due().
+        """
+        question = emit_event(dumps({"name": name, "payload": payload}))
+        return await self._ask(lambda connection: answer(connection, question))
+
+    @_noted
     async def now(self) -> datetime:
         """Return the queue's clock."""
         return await self._ask(queue.now)
@@ -332,6 +342,7 @@ class SyncJobs:
     enqueued = _blocking(Jobs.enqueued)
     assert_enqueued = _blocking(Jobs.assert_enqueued)
     assert_not_enqueued = _blocking(Jobs.assert_not_enqueued)
+    emit = _blocking(Jobs.emit)
     now = _blocking(Jobs.now)
     move_clock = _blocking(Jobs.move_clock)
     move_clock_to = _blocking(Jobs.move_clock_to)

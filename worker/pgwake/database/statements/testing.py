@@ -27,6 +27,7 @@ select distinct j.queue from pgwake.jobs_live as j
 where j.status = 'waiting' or (j.status = 'pending' and j.run_at <= pgwake.now())
 order by j.queue
 """
+_WAKE_AT_ONCE = "set constraints pgwake.events_after_insert immediate"
 _END_OF_ATTEMPT = """
 select j.status, j.result::text, j.errors -> -1 ->> 'message'
 from pgwake.jobs as j
@@ -84,6 +85,11 @@ async def claim_one(
             for row in rows:
                 return tuple(row)[:-1], queue, said[-1]
     return None
+
+
+async def wake_at_once(connection: Connection) -> None:
+    """Have events wake who waits before the open transaction commits: it never may."""
+    await connection.fetch(_WAKE_AT_ONCE)
 
 
 async def end_of_attempt(

@@ -95,6 +95,8 @@ class Job(ListedJob):
     result: Any
     errors: list[dict[str, Any]] | None
     is_queue_paused: bool
+    has_steps: bool | None
+    steps: list[dict[str, Any]] | None = Field(description="what it has recorded")
     explanation: str = Field(description="why it does not run, or what became of it")
 
 

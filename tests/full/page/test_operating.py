@@ -163,6 +163,10 @@ def test_a_job_s_timeline_its_progress_and_the_curves_are_read(
         " retry_in => '0') from pgwake.jobs_live"
     )
     sql.execute("select pgwake.claim_next_job('default', 'w2')")
+    sql.execute(
+        "select pgwake.record_step(id, lease_id, 'charge', '{\"paid\": 20}')"
+        " from pgwake.jobs_live"
+    )
     progress(sql, 3, 4)
     insert(sql, run_at="2100-01-01")
     visit.log_in(site.url, TOKEN)
@@ -177,7 +181,7 @@ def test_a_job_s_timeline_its_progress_and_the_curves_are_read(
     moments = page.get_by_role("region", name="Timeline").get_by_role("listitem")
     for moment, words in zip(
         moments.all(),
-        ("created", "attempt 1 failed: exception", "attempt 2 started"),
+        ("created", "attempt 1 failed: exception", "attempt 2 started", "step charge"),
         strict=True,
     ):
         expect(moment).to_contain_text(words)
@@ -187,3 +191,7 @@ def test_a_job_s_timeline_its_progress_and_the_curves_are_read(
     heading = page.get_by_role("heading", name=f"Job {job}")
     expect(heading).to_be_focused()
     assert heading.evaluate("(it) => getComputedStyle(it).outlineStyle") == "none"
+    result = moments.last.get_by_text('"paid"')
+    expect(result).to_be_hidden()
+    moments.last.get_by_text("Result").click()
+    expect(result).to_be_visible()

@@ -10,7 +10,10 @@ import { table, times } from './table.js';
 
 const LIVE = ['waiting', 'pending', 'running'];
 const BOXES = ['payload', 'result', 'metadata', 'progress'];
-const ELSEWHERE = new Set([...BOXES, 'id', 'status', 'errors', 'explanation', 'claimed_by', 'is_queue_paused']);
+const ELSEWHERE = new Set([
+  ...[...BOXES, 'id', 'status', 'errors', 'explanation', 'claimed_by', 'is_queue_paused'],
+  ...['has_steps', 'steps'],
+]);
 const FIRST = [
   ...['kind', 'queue', 'priority', 'created_at', 'run_at', 'expires_at', 'started_at', 'finished_at', 'worker'],
   ...['ran_for', 'attempt', 'max_attempts', 'unique_key', 'concurrency_key', 'depends_on'],
@@ -160,6 +163,7 @@ function showFact(cell, name, value) {
 /** What happened to a job, and when, the first thing first: [{what, at, after, status}]. */
 function momentsOf(row) {
   const errors = Array.isArray(row.errors) ? row.errors : [];
+  const steps = Array.isArray(row.steps) ? row.steps.map(Object) : [];
   const found = [
     { what: 'created', at: row.created_at },
     ...errors.map((error) => ({
@@ -169,6 +173,12 @@ function momentsOf(row) {
     })),
     row.status === 'pending' && { what: 'due', at: row.run_at },
     { what: `attempt ${short(row.attempt)} started`, at: row.started_at, status: 'running' },
+    ...steps.map((step) => ({
+      what: `${plain(step.kind, 10)} ${plain(step.name, 512)}${step.kind === 'event' && step.until ? ': not in time' : ''}`,
+      at: step.at,
+      status: 'completed',
+      result: step.result,
+    })),
     { what: row.status, at: row.finished_at, status: row.status },
   ]
     .filter((moment) => moment && !Number.isNaN(Date.parse(moment.at)))
@@ -180,18 +190,21 @@ function momentsOf(row) {
   }));
 }
 
-function makeMoment({ what, status }) {
+function makeMoment({ what, status, result }) {
   const time = h('span');
   const after = h('span', { class: 'note' });
   const name = h('span', { class: 'status', 'data-status': status ?? 'waiting' }, what);
   return {
-    element: h('li', { class: 'row' }, name, time, after),
+    element: h('li', { class: 'row' }, name, time, after, result == null ? [] : folded(result)),
     update(moment) {
       showTime(time, moment.at);
       setText(after, moment.after ? `${moment.after} later` : '');
     },
   };
 }
+
+const folded = (result) =>
+  h('details', {}, h('summary', {}, 'Result'), h('code', {}, visibleLines(plain(result, 2000))));
 
 /** The attempts that failed, newest first. */
 function attemptsTable() {

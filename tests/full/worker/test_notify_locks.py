@@ -78,7 +78,7 @@ async def test_who_changes_its_mind_at_once_hears_that_it_is_still_on_duty(
     connection: Connection,
 ) -> None:
     mailbox = Mailbox("default")
-    mailbox.connect(asyncio.Event())
+    mailbox.connect(lambda: None)
     lock = NotifyLock(mailbox)
 
     async def wish(*wishes: Wish) -> None:
@@ -86,7 +86,7 @@ async def test_who_changes_its_mind_at_once_hears_that_it_is_still_on_duty(
         for each in wishes:
             mailbox.want(each)
         await asyncio.sleep(0)  # they arrive
-        await settle(connection, [lock])
+        await settle(connection, [lock], is_limited=False)
         async with asyncio.timeout(1):
             await mailbox.woken.wait()
         assert (mailbox.role, mailbox.cause) == (Role.ON_DUTY, "lock")

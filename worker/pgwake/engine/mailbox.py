@@ -67,8 +67,8 @@ class Mailbox:
         self.was_done = False
         self.is_elsewhere = False
 
-    def connect(self, changed: asyncio.Event) -> None:
-        """Let the running loop be the lock's; changed is set by each wish."""
+    def connect(self, changed: Callable[[], None]) -> None:
+        """Let the running loop be the lock's; changed is called there by each wish."""
         self._changed = changed
         self._locks_loop = asyncio.get_running_loop()
 
@@ -100,7 +100,7 @@ class Mailbox:
         self.wish = wish
         self.was_done = self.was_done or wish is Wish.WORK
         self.is_elsewhere = False
-        self._changed.set()
+        self._changed()
 
     def _told(self, role: Role, cause: Cause | None) -> None:
         if role is Role.ON_DUTY is not self.role:

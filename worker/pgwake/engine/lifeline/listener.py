@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import NoReturn
 
@@ -27,7 +28,7 @@ from pgwake.database.statements.wake import (
     open_writers,
     session_id,
 )
-from pgwake.engine.lifeline.notify_lock import NotifyLock, settle
+from pgwake.engine.lifeline.notify_lock import FEW_QUEUES, NotifyLock, settle
 from pgwake.engine.mailbox import Mailbox
 from pgwake.observe.metrics import Metrics
 from pgwake.sleep import pause
@@ -76,6 +77,9 @@ class Listener:
         self._tell_cancelled = tell_cancelled
         self._notify_locks = {box.queue: NotifyLock(box) for box in mailboxes}
         self._changed = asyncio.Event()
+        # A process may have 10,000 queues, of which a moment concerns one or two.
+        self._to_settle: set[NotifyLock] = set()
+        self._looking: set[NotifyLock] = set()  # those that ask who writes
         self._is_settled = False
         self._lacks_room = False  # for the locks of all queues, as has been said
         self._before: tuple[int, datetime] | None = None  # the session before this one
@@ -86,13 +90,13 @@ class Listener:
     def connect(self) -> None:
         """Let the running loop be the one where the claimers' wishes arrive."""
         for lock in self._notify_locks.values():
-            lock.mailbox.connect(self._changed)
+            lock.mailbox.connect(partial(self._have_settled, lock))
 
     def set_away(self, is_away: bool) -> None:
         """Hear that the claimers can't look, or can again."""
         for lock in self._notify_locks.values():
             lock.is_away = is_away
-        self._changed.set()
+        self._have_settled(*self._notify_locks.values())
 
     @property
     def has_left(self) -> bool:
@@ -152,6 +156,7 @@ class Listener:
         tell_found(self._dsn)
         for lock in self._notify_locks.values():
             lock.begun()
+        self._have_settled(*self._notify_locks.values())
 
     async def _serve(self, connection: Connection) -> None:
         """Do what there is to do, and wait for more, no longer than until a ping."""
@@ -159,22 +164,31 @@ class Listener:
             raise ConnectionResetError("the session has ended")
         self._is_settled = False  # before the event is cleared: has_left looks at both
         self._changed.clear()
+        locks, self._to_settle = self._to_settle, set()
         async with asyncio.timeout(self._timeout):
-            await settle(connection, self._notify_locks.values())
+            if locks:
+                is_limited = len(self._notify_locks) > FEW_QUEUES
+                await settle(connection, locks, is_limited=is_limited)
+                self._say_room()
             self._is_settled = True
-            self._say_room()
-            if any(lock.seconds_to_look() <= 0 for lock in self._notify_locks.values()):
+            self._looking = {
+                lock for lock in self._looking | locks if lock.seconds_to_look() < inf
+            }
+            if due := [lock for lock in self._looking if lock.seconds_to_look() <= 0]:
                 writers = await open_writers(connection)
-                for lock in self._notify_locks.values():
-                    if lock.seconds_to_look() <= 0:
-                        lock.look(writers)
-        wait = min(lock.seconds_to_look() for lock in self._notify_locks.values())
+                for lock in due:
+                    lock.look(writers)
+        wait = min((lock.seconds_to_look() for lock in self._looking), default=inf)
         if await pause(self._changed, min(max(wait, 0), PING_SECONDS)):
             return
         if wait > PING_SECONDS:
             # A half-open socket raises nothing by itself, for hours.
             async with asyncio.timeout(self._timeout):
                 await check_writable(connection)
+
+    def _have_settled(self, *locks: NotifyLock) -> None:
+        self._to_settle.update(locks)
+        self._changed.set()
 
     def _notified(self, _: object, _pid: int, _channel: str, name: object) -> None:
         if (lock := self._notify_locks.get(str(name))) is not None:
@@ -183,7 +197,7 @@ class Listener:
     def _passed(self, _: object, _pid: int, _channel: str, name: object) -> None:
         if (lock := self._notify_locks.get(str(name))) is not None:
             lock.passed()
-            self._changed.set()
+            self._have_settled(lock)
 
     def _cancelled(self, _: object, _pid: int, _channel: str, news: object) -> None:
         self._tell_cancelled(str(news))

@@ -158,14 +158,21 @@ class NotifyLock:
             self.mailbox.tell(Role.ON_DUTY, "lock")
 
 
-async def settle(connection: Connection, locks: Collection[NotifyLock]) -> None:
+async def settle(
+    connection: Connection, locks: Collection[NotifyLock], *, is_limited: bool
+) -> None:
     """Go on duty or off, take locks or give them up, as their claimers want.
 
     Many queues go on duty, and are locked, by one statement: a process may have a
     thousand, each of which asks anew with each poll.
+
+    Args:
+        connection: The session that listens.
+        locks: Those that may have something to do.
+        is_limited: Look whether the server has room; see FEW_QUEUES.
     """
     while trying := [lock for lock in locks if lock.begin_try()]:
-        names, is_limited = [lock.name for lock in trying], len(locks) > FEW_QUEUES
+        names = [lock.name for lock in trying]
         parked = await park_all(connection, names, is_limited=is_limited)
         for lock in trying:
             lock.tried(is_on_duty=parked[lock.name])

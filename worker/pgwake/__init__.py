@@ -25,10 +25,12 @@ if TYPE_CHECKING:
         UnreadableValueError,
         WaitTimeoutError,
     )
-    from pgwake.jobs.job import Job, JobEnd, ParentResult
+    from pgwake.jobs.job import Job
     from pgwake.jobs.outcomes import Discard, Retry, Snooze
     from pgwake.jobs.registry import Registry, job, middleware, resource
     from pgwake.jobs.resource import injected
+    from pgwake.jobs.service import ParentResult
+    from pgwake.jobs.stepping import JobEnd
     from pgwake.jobs.steps import Suspend
     from pgwake.jobs.task import Task
     from pgwake.produce.defaults import default_queue, set_default_queue
@@ -44,7 +46,9 @@ else:
         "errors": "ConfigurationError DuplicateJobError InvalidArgumentError "
         "InvalidScheduleError LeaseLostError NoSuchJobError PgwakeError "
         "QueueFullError ResourceError UnreadableValueError WaitTimeoutError",
-        "jobs.job": "Job JobEnd ParentResult",
+        "jobs.job": "Job",
+        "jobs.service": "ParentResult",
+        "jobs.stepping": "JobEnd",
         "jobs.outcomes": "Discard Retry Snooze",
         "jobs.registry": "Registry job middleware resource",
         "jobs.resource": "injected",

@@ -16,7 +16,8 @@ from pgwake.engine.progress import ProgressReports
 from pgwake.engine.transaction import StepTransaction, Transaction
 from pgwake.errors import LeaseLostError, NoSuchJobError
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.job import LOST_CODES, Isolation, ParentResult
+from pgwake.jobs.job import LOST_CODES
+from pgwake.jobs.service import Isolation, ParentResult
 from pgwake.jobs.steps import Question
 from pgwake.produce.drivers.refusals import refusals
 

@@ -18,7 +18,8 @@ from pgwake.engine.finisher import Finisher
 from pgwake.engine.progress import ProgressReports
 from pgwake.errors import ConfigurationError, InvalidValueError, LeaseLostError
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.job import LOST_CODES, Completion, Isolation
+from pgwake.jobs.job import LOST_CODES
+from pgwake.jobs.service import Completion, Isolation
 from pgwake.jobs.steps import Question, T
 from pgwake.jsontext import dumps_result
 from pgwake.produce.drivers.refusals import refusals

@@ -4,7 +4,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from pgwake.database.statements.claim import Claim
-from pgwake.jobs.job import Completion, Job, Service, Stoppable, StopReason
+from pgwake.jobs.job import Job
+from pgwake.jobs.service import Completion, Service, Stoppable, StopReason
 from pgwake.jobs.steps import Steps, Suspension
 
 if TYPE_CHECKING:

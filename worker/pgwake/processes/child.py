@@ -28,11 +28,12 @@ import structlog
 from pgwake import forks
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.handler_errors import ReportedError, describe, report
-from pgwake.jobs.job import Job, Service
+from pgwake.jobs.job import Job
 from pgwake.jobs.location import Location, ProcessParts
 from pgwake.jobs.middleware import Middleware, around
 from pgwake.jobs.outcomes import Snooze
 from pgwake.jobs.resource import Resource
+from pgwake.jobs.service import Service
 from pgwake.jobs.signature import Signature
 from pgwake.jobs.steps import Question, Steps, Suspension, T, is_suspend
 from pgwake.jsontext import dumps_result

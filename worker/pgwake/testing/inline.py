@@ -26,9 +26,9 @@ from pgwake.engine.scheduler import Scheduler
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.handler_errors import ReportedError
-from pgwake.jobs.job import Isolation
 from pgwake.jobs.outcomes import Outcome
 from pgwake.jobs.registry import Registry
+from pgwake.jobs.service import Isolation
 from pgwake.observe.joblog import JobLog
 from pgwake.observe.metrics import Metrics
 from pgwake.processes.pool import Processes

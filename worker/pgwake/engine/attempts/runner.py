@@ -17,8 +17,8 @@ from pgwake.engine.finisher import Finisher
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.jobs.attempt import Attempt, BatchStopper
 from pgwake.jobs.batch import Batch, ends_of
-from pgwake.jobs.job import Service
 from pgwake.jobs.registry import Handler, Registry
+from pgwake.jobs.service import Service
 from pgwake.jsontext import dumps_result
 from pgwake.observe import joblog
 from pgwake.tracing import tracing

@@ -16,7 +16,7 @@ from pgwake.database.statements.finish import extend_leases, lease_outcomes
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.job import StopReason
+from pgwake.jobs.service import StopReason
 from pgwake.observe.metrics import Metrics
 from pgwake.seldom import Seldom
 from pgwake.sleep import pause

@@ -17,7 +17,7 @@ from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.errors import PgwakeError
 from pgwake.http.context import ApiContext
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.job import StopReason
+from pgwake.jobs.service import StopReason
 from pgwake.observe.health import Health
 from pgwake.observe.metrics import Metrics
 from pgwake.settings import Settings

@@ -38,7 +38,7 @@ def test_filters_stand_in_the_address_so_that_back_undoes_them(
     later = insert(sql, "send", run_at="2100-01-01")
     again = insert(sql, "send", queue="email", priority=9)
     sql.execute(
-        "select pgwake.fail_job(id, lease_id, 'busy')"
+        "select pgwake.fail_job(id, lease_id, 'busy', retry_in => '1 hour')"
         " from pgwake.claim_next_job('email', 'w')"
     )
     for status_, job in (("scheduled", later), ("retrying", again)):

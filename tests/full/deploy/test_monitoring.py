@@ -89,6 +89,9 @@ async def mishaps(connection: Connection, diary: Diary, tmp_path: Path) -> None:
         "select pgwake.schedule('often', kind => 'noop', every => '5 seconds')"
     )
     await insert(connection, "nobody knows it")
+    await connection.execute(
+        "insert into pgwake.jobs (kind, expires_at) values ('noop', '2001-01-01')"
+    )
     until = tmp_path / "until"
     ids = [
         await insert(connection, "hold", payload={"until": str(until)})

@@ -30,9 +30,9 @@ comment on function pgwake.before_insert_jobs is
 revoke all on function pgwake.before_insert_jobs from public;
 
 -- Checks the payloads of kinds that are to be checked and whether full queues are added
--- to, gives jobs of priority 0 their policy's (as get_policy says), counts, wakes and announces. One look tells whether
--- there is any policy that matters (kinds_insert_idx, queues_insert_idx), and whether
--- all jobs are pending in one queue, as nearly always. Then wake() and get_audience()
+-- to, gives jobs of priority 0 their policy's (as get_policy says), counts, wakes and
+-- announces. One look tells whether there is any policy that matters (kinds_insert_idx,
+-- queues_insert_idx), and whether all jobs are pending in one queue, as nearly always. Then wake() and get_audience()
 -- are asked only if the notify lock is held, or somebody watches: a tenth of a
 -- producer's time. One function, since no other sees the statement's rows.
 create or replace function pgwake.after_insert_jobs()

@@ -1,10 +1,11 @@
 -- Admits jobs that wait for a concurrency key that has room: makes up to count due jobs
 -- of a queue's keys pending. Internal, for claim_rows.
 --
--- A key's room is what key_room says: by its limit, and by its rate. Its jobs come in by priority descending, run_at, id. Their run_at
--- becomes the time of the recheck, if it is not older, but at most a second ago, and
--- later than claimed_up_to, behind which the claim looks: a job's turn begins when its
--- key has room, so keys take turns, in proportion to their limits, however many jobs each has.
+-- A key's room is what key_room says: by its limit, and by its rate. Its jobs come in
+-- by priority descending, run_at, id. Their run_at becomes the time of the recheck, if
+-- it is not older, but at most a second ago, and later than claimed_up_to, behind which
+-- the claim looks: a job's turn begins when its key has room, so keys take turns, in
+-- proportion to their limits, however many jobs each has.
 --
 -- The rows of rechecks say which keys to check. No limit is exceeded, and nothing lost:
 --   Room is taken only here, under the key's advisory lock, after a count with a snapshot
@@ -14,9 +15,10 @@
 --   A recheck is deleted only by who judged its key with a snapshot that saw it. Who
 --   adds a job, ends or puts off one that holds the room without handing it on, or raises
 --   the limit, writes a recheck in the same transaction: so whatever changes after that
---   snapshot has a later recheck. Where room is left, a new recheck stands at the time the next job is
---   due; where the rate is used up, at that of its next token. Nothing is due, or no room: a recheck needs no lock, for the same reason.
---   Where another has the lock, the recheck is left: he may have seen less.
+--   snapshot has a later recheck. Where room is left, a new recheck stands at the time
+--   the next job is due; where the rate is used up, at that of its next token. Nothing
+--   is due, or no room: a recheck needs no lock, for the same reason. Where another has
+--   the lock, the recheck is left: he may have seen less.
 --
 -- So one claim holds no more locks of keys than jobs it asked for, and at most 100. Not
 -- under repeatable read, where no snapshot is later: raises PW003.

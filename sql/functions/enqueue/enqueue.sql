@@ -2,8 +2,8 @@
 -- is not enough.
 --
 -- run_at and delay say when it becomes due: at an instant, or that long from now(), the
--- beginning of the transaction; by default at once. unique_key is unique with the kind among live jobs; if it is taken,
--- on_conflict decides:
+-- beginning of the transaction; by default at once. unique_key is unique with the kind
+-- among live jobs; if it is taken, on_conflict decides:
 --   return   (default) nothing is added, the live job's id is returned
 --   replace  for workers, admins, and who may execute allow_replace (else 42501), since
 --            whoever has added the job is not asked:

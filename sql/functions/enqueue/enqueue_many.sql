@@ -1,9 +1,10 @@
 -- Adds many jobs by one statement; returns their ids in the order of the jobs.
 --
 -- jobs is an array of objects. Their fields are the parameters of enqueue(), with the
--- same meanings and defaults, and expires_at: a job not started by then is cancelled; also where a field is null: run_at has an offset, delay is
--- an interval's text ("90 seconds"). Where a unique key is live or stands earlier in the
--- array, that job's on_conflict says what becomes of it, and what id it gets.
+-- same meanings and defaults, and expires_at: a job not started by then is cancelled;
+-- also where a field is null: run_at has an offset, delay is an interval's text ("90
+-- seconds"). Where a unique key is live or stands earlier in the array, that job's
+-- on_conflict says what becomes of it, and what id it gets.
 --
 -- All or none. Raises PW003, with the place in the array from 1, for a field that is
 -- unknown or can't be meant; class 22 where its type is another; else as enqueue().

@@ -5,8 +5,9 @@
 -- too; stop the job and fail_job it), lease_lost or no_such_job. A row that somebody
 -- has locked is being ended, or is written under its lease: it is left alone, and counts
 -- as extended while its lease is this one; if it goes on after that, it is extended by the
--- sweep: see pgwake.renewals. Never shortens a lease. Never raises for one job; PW003 for arrays that
--- don't pair up. Locks in id order, skips locked rows; rides jobs_live_pkey.
+-- sweep: see pgwake.renewals. Never shortens a lease. Never raises for one job; PW003
+-- for arrays that don't pair up. Locks in id order, skips locked rows; rides
+-- jobs_live_pkey.
 create or replace function pgwake.extend_leases(
   job_ids bigint[], lease_ids uuid[], lease interval default null
 )

@@ -1,6 +1,7 @@
 -- One job as an object, all columns, wherever it lies: looks in live, then failed, then
--- finished; steps are what it has recorded, as get_steps. The payload is null where is_payload_dropped (see queues.drop_payloads).
--- Raises PW001 no such job. Rides the primary keys of the leaves.
+-- finished; steps are what it has recorded, as get_steps. The payload is null where
+-- is_payload_dropped (see queues.drop_payloads). Raises PW001 no such job. Rides the
+-- primary keys of the leaves.
 create or replace function pgwake.get_job(job_id bigint)
 returns jsonb
 language plpgsql stable

@@ -5,9 +5,10 @@
 --
 -- Returns an outcome each, in the order given: recorded, cancel_requested (recorded too;
 -- stop the job and fail_job it), lease_lost or no_such_job. A step that is recorded stays
--- as it is, so the same call repeated after a lost answer answers the same. Never raises for one job; raises PW003 for arrays that don't pair up, and the
--- checks (23514) for a name or result that is too large, for more than 1,000 steps of a
--- job or 16 MiB of results, with nothing changed.
+-- as it is, so the same call repeated after a lost answer answers the same. Never
+-- raises for one job; raises PW003 for arrays that don't pair up, and the checks
+-- (23514) for a name or result that is too large, for more than 1,000 steps of a job or
+-- 16 MiB of results, with nothing changed.
 --
 -- Locks the jobs, in id order, until the transaction ends: make it the last statement of
 -- the transaction that has the steps' own writes. Rides jobs_live_pkey and steps_pkey.

@@ -2,8 +2,8 @@
 -- answer (null). Internal: the caller holds its lock, and has written what wakes it.
 --
 -- A stretch has ended well, so attempt, crash_count and bounce_count are 0: a year of
--- sleeps and deploys must not use them up. It has begun, so it expires no more. One that waits gives its concurrency key's room
--- up, under keep_order too.
+-- sleeps and deploys must not use them up. It has begun, so it expires no more. One
+-- that waits gives its concurrency key's room up, under keep_order too.
 create or replace function pgwake.suspend_job(job_id bigint, run_at timestamptz)
 returns void
 language plpgsql volatile

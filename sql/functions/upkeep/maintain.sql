@@ -8,9 +8,9 @@
 --
 -- Returns an object: the step's name with how many jobs or rows it handled, and
 -- crashed, a list of [queue, kind, count, of them failed, of them cancelled], and
--- expired, one of [queue, kind, count], if the sweep found any. A skipped step is not in it. In a copy of the database that nobody
--- has adopted all are skipped, so that it stays as it was: see adopt. Raises PW003 for an
--- unknown step.
+-- expired, one of [queue, kind, count], if the sweep found any. A skipped step is not
+-- in it. In a copy of the database that nobody has adopted all are skipped, so that it
+-- stays as it was: see adopt. Raises PW003 for an unknown step.
 create or replace function pgwake.maintain(step text default null)
 returns jsonb
 language plpgsql volatile

@@ -1,6 +1,6 @@
 -- When the next pending job of a queue is due, or was: the least run_at; null if
--- nothing is pending that has not expired. For jobs that wait for room in their concurrency key: when to
--- recheck whether there is.
+-- nothing is pending that has not expired. For jobs that wait for room in their
+-- concurrency key: when to recheck whether there is.
 --
 -- How long a consumer may sleep. Jobs with two crashes or more are left out, as in a
 -- claim: see next_suspect_run_at. Steps through the priority bands in use; rides

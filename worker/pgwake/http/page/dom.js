@@ -54,7 +54,7 @@ function place(parent, element, next) {
 
 /**
  * Keep an element's children in step with a list; what stays keeps its element, and with
- * it the focus.
+ * it the focus. The focus of what goes is the page's heading's.
  *
  * @param {Element} parent
  * @param {function} keyOf of an item: its identity
@@ -71,7 +71,11 @@ export function keyed(parent, keyOf, make) {
       shown.delete(key);
       next.get(key).update(item);
     }
-    for (const { element } of shown.values()) element.remove();
+    for (const { element } of shown.values()) {
+      const hadFocus = element.contains(document.activeElement);
+      element.remove();
+      if (hadFocus) document.querySelector('main h1')?.focus();
+    }
     shown = next;
     let following = parent.firstElementChild;
     for (const { element } of shown.values()) {

@@ -102,8 +102,10 @@ async def test_an_event_is_emitted_once(pgwake: Pgwake) -> None:
     first = await pgwake("emit", "order:1:approved", '{"by": "é"}')
     again = await pgwake("emit", "order:1:approved", "--json")
     wrong = await pgwake("emit", "order:1:approved", "{")
+    deep = await pgwake("emit", "order:1:approved", "[" * 50_000)
 
     assert first == Answer(0, "emitted\n", "")
     assert json.loads(again.output) == {"name": "order:1:approved", "is_first": False}
-    assert wrong.code == 2
-    assert "not JSON" in wrong.errors
+    for refused in (wrong, deep):
+        assert refused.code == 2
+        assert "not JSON" in refused.errors

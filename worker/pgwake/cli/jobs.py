@@ -22,6 +22,7 @@ from pgwake.cli.output import (
     job_options,
     json_fields,
     json_object,
+    json_value,
     note,
     print_json,
     print_json_text,
@@ -36,6 +37,7 @@ from pgwake.database.statements import produce, stats
 from pgwake.database.statements.claim import next_run_at
 from pgwake.database.statements.operate import explain_job, peek_jobs
 from pgwake.database.statements.stats import get_job
+from pgwake.errors import InvalidValueError
 from pgwake.jsontext import dumps
 from pgwake.produce.new_job import NewJob
 from pgwake.produce.options import OPTIONS
@@ -97,10 +99,10 @@ def emit(
     """
     text = sys.stdin.read() if payload == "-" else payload
     try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"the payload is not JSON: {error}") from None
-    question = produce.emit_event(dumps({"name": name, "payload": value}))
+        event = {"name": name, "payload": json_value("the payload", text)}
+    except InvalidValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    question = produce.emit_event(dumps(event))
     is_first = ask(database_url, lambda c: produce.answer(c, question))
     if as_json:
         print_json({"name": name, "is_first": is_first})

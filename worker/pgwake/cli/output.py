@@ -199,16 +199,25 @@ def _escaped(text: str) -> str:
     )
 
 
+def json_value(what: str, text: str) -> Any:
+    """Read any JSON.
+
+    Raises:
+        InvalidValueError: It is none.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidValueError(f"{what} is not JSON: {error}") from None
+
+
 def json_object(what: str, text: str) -> str:
     """Read a JSON object; the same as JSON text that PostgreSQL takes.
 
     Raises:
         InvalidValueError: It is none.
     """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidValueError(f"{what} is not JSON: {error}") from None
+    value = json_value(what, text)
     if not isinstance(value, dict):
         raise InvalidValueError(f'{what} must be a JSON object, such as {{"to": 1}}')
     return dumps(value)

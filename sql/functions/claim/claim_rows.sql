@@ -79,8 +79,8 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := pgwake.now();
-  v_ahead interval := v_now - now();  -- what the queue's clock is ahead of now()
+  v_ahead interval := pgwake.now() - now();  -- what the queue's clock is ahead of now()
+  v_now timestamptz := clock_timestamp() + v_ahead;  -- not now(): an end of this transaction may have admitted jobs
   v_policy record;
   v_admitted record;
   v_ids bigint[];
@@ -226,7 +226,8 @@ begin
       select least(a.count, v_count), a.at, a.tokens, a.next_at, a.count < 2 * v_count
       into v_count, v_now, v_tokens, v_again_at, is_limited
       from pgwake.limit_claim(
-        claim_rows.queue, 2 * v_count, v_policy.max_running, v_policy.rate_limit, v_policy.rate_burst, v_now) as a;
+        claim_rows.queue, 2 * v_count, v_policy.max_running, v_policy.rate_limit, v_policy.rate_burst,
+        pgwake.now()) as a;
       claimed_at := v_now;
       if v_count = 0 then
         next_run_at := v_again_at;

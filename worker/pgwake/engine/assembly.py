@@ -185,6 +185,7 @@ class Assembly:
             held_jobs=self.held_jobs,
             metrics=self._metrics,
             claim_lock=self.database_fit.lock,
+            finisher=self.finisher,
         )
 
     def _build_service(self, slots: int) -> JobServices:

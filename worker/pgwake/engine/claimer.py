@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from time import monotonic
 
@@ -12,6 +12,7 @@ import structlog
 from pgwake.database.connection import describe
 from pgwake.database.session import Session
 from pgwake.database.statements.claim import Claim, claim_rows
+from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.mailbox import MAX_NOTIFICATIONS, Mailbox, Role, Wish
 from pgwake.engine.poll import CROWD, Poll
@@ -65,6 +66,7 @@ class Claimer:
         metrics: Where to count.
         claim_lock: Held while claiming; whoever holds it keeps all queues from
             claiming.
+        finisher: Whose ends a claim may write; see Finisher.write_with.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Claimer:
         held_jobs: HeldJobs,
         metrics: Metrics,
         claim_lock: asyncio.Lock,
+        finisher: Finisher,
     ) -> None:
         self.ready_jobs = ready_jobs
         self.mailbox = mailbox
@@ -91,6 +94,7 @@ class Claimer:
         self._held_jobs = held_jobs
         self._metrics = metrics
         self._claim_lock = claim_lock
+        self._finisher = finisher
         self.heartbeat = Heartbeat(
             f"the claims of queue {ready_jobs.queue}",
             max(poll.interval, session.timeout),
@@ -179,8 +183,9 @@ class Claimer:
     ) -> tuple[Claim, list[Attempt]] | None:
         """Claim, and hand over to the slots; None if the database refuses."""
         started = monotonic()
-        try:
-            claim = await self._session.call(
+
+        def statement(ends: Sequence[object] = ()) -> Awaitable[Claim]:
+            return self._session.call(
                 lambda connection: claim_rows(
                     connection,
                     self.ready_jobs.queue,
@@ -190,8 +195,16 @@ class Claimer:
                     None if suspects else self._cursor,
                     suspects=suspects,
                     unknown_kinds=list(self.ready_jobs.unknown_kinds),
+                    ends=ends,
                 )
             )
+
+        try:
+            ended = None
+            if not suspects:
+                queue = self.ready_jobs.queue
+                ended = await self._finisher.write_with(statement, queue)
+            claim = ended or await statement()
         except asyncpg.PostgresError as error:
             self.heartbeat.is_refused = True
             log.error(

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from time import monotonic
 from typing import TypeAlias
+from uuid import UUID
 
 import asyncpg
 import structlog
 
 from pgwake.database.connection import Connection, describe
 from pgwake.database.session import Session
+from pgwake.database.statements.claim import Claim
 from pgwake.database.statements.finish import (
     Failure,
     complete_jobs,
@@ -37,7 +39,10 @@ MAX_BATCH_CHARACTERS = 4 * 2**20  # of their results
 MAX_OTHERS = 100  # failures, or jobs given back: what a completion may wait for
 FLUSH_SECONDS = 0.005  # how long an end may wait for company while others are written
 MAX_WAITING = 5_000  # beyond it, slots wait for the database
+LOOPS_TO_CLAIM = 3  # turns of the event loop until a claimer that is woken claims
 
+# Ids, leases and results, as complete_jobs takes them.
+Completions: TypeAlias = tuple[list[int], list[UUID], list[str | None] | None]
 Statement: TypeAlias = Callable[[Connection, Sequence[End]], Awaitable[list[str]]]
 
 
@@ -74,6 +79,7 @@ class Finisher:
         self._more = asyncio.Event()
         self._enough = asyncio.Event()
         self._written = asyncio.Event()
+        self._writing = asyncio.Lock()
         self._written.set()
 
     def complete(self, job: Attempt, result: str | None) -> None:
@@ -155,7 +161,8 @@ class Finisher:
     async def write_all(self) -> None:
         """Write until nothing is left."""
         while self._ends:
-            await self._flush()
+            async with self._writing:
+                await self._flush()
 
     async def run(self) -> None:
         """Write for ever: at once after a pause, in batches while busy."""
@@ -164,8 +171,13 @@ class Finisher:
             self.heartbeat.rest()
             await self._more.wait()
             started = monotonic()
-            self.heartbeat.beat()
-            await self._flush()
+            if self._is_all():  # for a claimer that sleeps: see write_with
+                self._look_again({end.job.queue for end in self._ends})
+                for _ in range(LOOPS_TO_CLAIM):
+                    await asyncio.sleep(0)
+            async with self._writing:
+                self.heartbeat.beat()
+                await self._flush()
             if not self._ends:
                 self._more.clear()
                 self._written.set()
@@ -173,6 +185,41 @@ class Finisher:
             if len(self._ends) < MAX_BATCH // 2 and not self._is_all():
                 left = FLUSH_SECONDS - (monotonic() - started)
                 await pause(self._enough, max(left, 0))
+
+    async def write_with(
+        self, claim: Callable[[Completions], Awaitable[Claim]], queue: str
+    ) -> Claim | None:
+        """Have a claim write what has ended, where that is all that the process holds.
+
+        The commit that ends a key's job, or a parent, so starts the next one. None if
+        there is no such end, or the database refuses one: run() writes them, then.
+
+        Args:
+            claim: Writes completions and claims, in one transaction.
+            queue: The queue that it claims from.
+        """
+        ends = list(self._ends)
+        results = [e.what for e in ends if e.what is None or isinstance(e.what, str)]
+        if (
+            not self._is_all()
+            or self._writing.locked()
+            or self._reports
+            or len(ends) > MAX_BATCH
+            or len(results) < len(ends)
+            or sum(len(result or "") for result in results) > MAX_BATCH_CHARACTERS
+            or any(end.job.queue != queue for end in ends)
+        ):
+            return None
+        async with self._writing:
+            started = monotonic()
+            try:
+                answer = await claim(_completions(ends))
+            except asyncpg.PostgresError:
+                return None
+            self._sink.written(monotonic() - started)
+            del self._ends[: len(ends)]
+            self._ended(ends, answer.outcomes)
+            return answer
 
     async def _flush(self) -> None:
         """Write a batch of each sort: what is more waits for the next round."""
@@ -258,12 +305,15 @@ class Finisher:
 
 
 async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:
+    return await complete_jobs(connection, *_completions(ends))
+
+
+def _completions(ends: Sequence[End]) -> Completions:
     results = [end.what for end in ends]
-    return await complete_jobs(
-        connection,
+    return (
         [end.job.id for end in ends],
         [end.job.lease_id for end in ends],
-        results if any(results) else None,  # type: ignore[arg-type]
+        results if any(results) else None,  # type: ignore[return-value]
     )
 
 

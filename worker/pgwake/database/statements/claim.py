@@ -13,15 +13,23 @@ if TYPE_CHECKING:
 
 # A row a job, and then one that says the rest. Times as seconds since 1970: to read a
 # timestamp takes Python as long as the other columns of a row together.
-_CLAIM_ROWS = """
+_CLAIM = """
 select c.id, c.lease_id, c.kind, c.payload, c.attempt, c.max_attempts,
   date_part('epoch', c.lease_expires_at), date_part('epoch', c.created_at),
   c.metadata, c.options,
   case when c.id is null then row(
     date_part('epoch', c.next_run_at) - date_part('epoch', c.claimed_at),
-    date_part('epoch', c.claimed_at), c.next_cursor, c.is_limited, c.left_out_id) end
-from pgwake.claim_rows($1, $2, $3, $4, $5, $6, $7) as c
+    date_part('epoch', c.claimed_at), c.next_cursor, c.is_limited, c.left_out_id{}) end
+from {}
 """
+_CLAIM_ROWS = _CLAIM.format("", "pgwake.claim_rows($1, $2, $3, $4, $5, $6, $7) as c")
+# It asks for the outcomes, so the ends come first.
+_END_AND_CLAIM = _CLAIM.format(
+    ", e.outcomes",
+    "pgwake.complete_jobs($8, $9, $10::text[]::jsonb[]) as e(outcomes)"
+    " cross join lateral pgwake.claim_rows("
+    "case when e.outcomes is not null then $1 end, $2, $3, $4, $5, $6, $7) as c",
+)
 _LEASES_OF = """
 select j.id, j.lease_id
 from pgwake.jobs as j
@@ -51,6 +59,7 @@ class Claim:
             than can be run now.
         left_out_id: Of the jobs that were left out since nobody here knows their kind,
             the one that has become due last; None if there is none.
+        outcomes: Of the ends that were written with it.
     """
 
     queue: str
@@ -60,6 +69,7 @@ class Claim:
     cursor: str | None
     is_limited: bool
     left_out_id: int | None = None
+    outcomes: Sequence[str] = ()
 
     @property
     def leaves_due(self) -> bool:
@@ -77,11 +87,25 @@ async def claim_rows(
     *,
     suspects: bool = False,
     unknown_kinds: Sequence[str] = (),
+    ends: Sequence[object] = (),
 ) -> Claim:
-    """Claim up to count due jobs; see sql/functions/claim/claim_rows.sql."""
+    """Claim up to count due jobs; see sql/functions/claim/claim_rows.sql.
+
+    Args:
+        connection: The session.
+        queue: As there; so are the next ones.
+        count: How many.
+        worker: For whom.
+        lease: For how long.
+        cursor: What the last claim answered.
+        suspects: Only suspects.
+        unknown_kinds: Left out.
+        ends: What complete_jobs takes: done before it, in the same transaction.
+    """
     jobs = await connection.fetch(
-        _CLAIM_ROWS,
+        _END_AND_CLAIM if ends else _CLAIM_ROWS,
         *(queue, count, worker, lease, cursor, suspects, unknown_kinds or None),
+        *ends,
     )
     *_, said = jobs.pop()
     return Claim(queue, jobs, *said)

@@ -9,7 +9,7 @@ begin
   if raise_outcome.outcome = 'no_such_job' then
     raise exception using
       errcode = 'PW001',
-      message = format('there is no job %s', raise_outcome.job_id),
+      message = format('there is no job %s', coalesce(raise_outcome.job_id::text, 'null')),
       hint = 'It was never committed, or it ended and its retention has passed.';
   elsif raise_outcome.outcome = 'lease_lost' then
     raise exception using

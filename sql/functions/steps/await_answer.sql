@@ -41,7 +41,8 @@ begin
   end if;
   if (await_answer.timeout between interval '0' and interval '10 years') is false or await_answer.may_wait is null then
     perform pgwake.raise_invalid(
-      format('timeout is %s, may_wait %s', await_answer.timeout, coalesce(await_answer.may_wait::text, 'null')),
+      format('timeout is %s, may_wait %s', coalesce(await_answer.timeout::text, 'null'),
+        coalesce(await_answer.may_wait::text, 'null')),
       'Use an interval from 0 to 10 years, or null for none; true to go and wait, or false to ask alone.');
   end if;
   v_held := pgwake.hold_stepping_job(await_answer.job_id, await_answer.lease_id, await_answer.name, 'event');

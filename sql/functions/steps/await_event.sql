@@ -14,10 +14,10 @@
 --   cancelled  its cancellation had been asked for, and it has ended
 -- here and timed_out are recorded as a step: every later run is answered the same.
 --
--- Raises PW001 no such job, PW002 lease lost, PW003 null argument, the name of another
--- kind of step, a time-out beyond 10 years, or a transaction that is not read committed;
--- the checks (23514) for names beyond 512 bytes. Commit at once after it: until then
--- emitters of 1/256 of all names wait. Waits itself for nobody but who has the job locked.
+-- Raises PW001 no such job, PW002 lease lost, PW003 null argument, a name that is not of 1
+-- to 512 bytes or of another kind of step, a time-out beyond 10 years, or a transaction
+-- that is not read committed. Commit at once after it: until then emitters of 1/256 of all
+-- names wait. Waits itself for nobody but who has the job locked.
 create or replace function pgwake.await_event(
   job_id bigint,
   lease_id uuid,
@@ -34,9 +34,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if await_event.event is null then
-    perform pgwake.raise_invalid('event is null', 'Name the event to wait for.');
-  end if;
+  perform pgwake.check_step_name(await_event.event);
   select a.* into outcome, result
   from pgwake.await_answer(
     await_event.job_id, await_event.lease_id, coalesce(await_event.name, await_event.event), await_event.event, null,

@@ -8,9 +8,9 @@
 -- number in its name. An INSERT into pgwake.events (name, payload, expires_at) does the
 -- same, but raises 23505 for a name that is there.
 --
--- Raises PW003, and the checks (23514) for a name or payload that is too large. Emitters of
--- one name wait for each other; who emits several in one transaction does so in order of
--- name, or may get 40P01.
+-- Raises PW003, and the check jobs_result_is_at_most_1_mib (23514) for a payload that is
+-- too large. Emitters of one name wait for each other; who emits several in one transaction
+-- does so in order of name, or may get 40P01.
 create or replace function pgwake.emit_event(name text, payload jsonb default null, keep interval default '30 days')
 returns boolean
 language plpgsql volatile
@@ -18,10 +18,10 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if emit_event.name is null or (emit_event.keep between interval '0' and interval '100 years') is not true then
+  perform pgwake.check_step_name(emit_event.name);
+  if (emit_event.keep between interval '0' and interval '100 years') is not true then
     perform pgwake.raise_invalid(
-      format('name is %L, keep %s', emit_event.name, coalesce(emit_event.keep::text, 'null')),
-      'Name the event, and keep it for an interval from 0 to 100 years.');
+      format('keep is %s', coalesce(emit_event.keep::text, 'null')), 'Use an interval from 0 to 100 years.');
   end if;
   insert into pgwake.events (name, payload, expires_at)
   values (emit_event.name, coalesce(emit_event.payload, 'null'), pgwake.now() + emit_event.keep)

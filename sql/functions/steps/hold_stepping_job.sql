@@ -2,8 +2,8 @@
 -- await_answer.
 --
 -- queue: its own. is_cancelled: that was asked for. kind, result, until: the step of this
--- name, null if there is none. Raises PW001, PW002, and PW003 for a null or where the step
--- is of another kind than expected. Rides jobs_live_pkey and steps_pkey.
+-- name, null if there is none. Raises PW001, PW002, and PW003 for a null, a
+-- name that can't be one, or where the step is of another kind than expected. Rides jobs_live_pkey and steps_pkey.
 create or replace function pgwake.hold_stepping_job(
   job_id bigint, lease_id uuid, name text, expected text,
   out queue text, out is_cancelled boolean, out kind text, out result jsonb, out until timestamptz
@@ -17,10 +17,8 @@ set jit = off
 as $$
 #variable_conflict use_column
 begin
-  if num_nulls(hold_stepping_job.job_id, hold_stepping_job.lease_id, hold_stepping_job.name) > 0 then
-    perform pgwake.raise_invalid(
-      'a job id, lease id or name is null', 'Pass the id and the lease_id that the claim returned, and a name.');
-  end if;
+  perform pgwake.check_batch_arguments(array[hold_stepping_job.job_id], array[hold_stepping_job.lease_id]);
+  perform pgwake.check_step_name(hold_stepping_job.name);
   if pgwake.lock_stepping_jobs(array[hold_stepping_job.job_id], array[hold_stepping_job.lease_id]) is null then
     perform pgwake.raise_outcome(hold_stepping_job.job_id, case
       when pgwake.lease_outcome(hold_stepping_job.job_id, hold_stepping_job.lease_id) = 'no_such_job' then 'no_such_job'

@@ -1,5 +1,6 @@
 -- What jobs record while they run, and what they wait for.
 \ir event_lock_key.sql
+\ir check_step_name.sql
 \ir pack_steps.sql
 \ir claimed_steps.sql
 \ir forget_wait.sql

@@ -6,9 +6,9 @@
 -- Returns an outcome each, in the order given: recorded, cancel_requested (recorded too;
 -- stop the job and fail_job it), lease_lost or no_such_job. A step that is recorded stays
 -- as it is, so the same call repeated after a lost answer answers the same. Never
--- raises for one job; raises PW003 for arrays that don't pair up, and the checks
--- (23514) for a name or result that is too large, for more than 1,000 steps of a job or
--- 16 MiB of results, with nothing changed.
+-- raises for one job; raises PW003 for arrays that don't pair up or a name that can't be
+-- one, and the checks (23514) for a result that is too large, for more than 1,000 steps
+-- of a job or 16 MiB of results, with nothing changed.
 --
 -- Locks the jobs, in id order, until the transaction ends: make it the last statement of
 -- the transaction that has the steps' own writes. Rides jobs_live_pkey and steps_pkey.
@@ -37,6 +37,7 @@ begin
       'a job id, lease id or name is null, or the arrays differ in length',
       'Pass parallel arrays: the id and lease_id that the claim returned and a name for each step, and a result or null.');
   end if;
+  perform pgwake.check_step_name(u.name) from unnest(record_steps.names) as u(name);
   v_ids := pgwake.lock_stepping_jobs(record_steps.job_ids, record_steps.lease_ids);
   perform pgwake.put_steps(
     array_agg(u.id), array_agg(u.name), 'step', array_agg(u.result), null)

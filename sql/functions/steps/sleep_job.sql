@@ -4,8 +4,8 @@
 --
 -- Returns sleeps: the lease is gone, claim the next; over: go on; or cancelled, if its
 -- cancellation had been asked for: then it has ended. Raises PW001 no such job, PW002
--- lease lost, PW003 null argument or the name of another kind of step, and the checks
--- (23514) for names of more than 512 bytes and for years beyond 9999.
+-- lease lost, PW003 null argument, a name that is not of 1 to 512 bytes or of another kind
+-- of step, or years beyond 9999.
 create or replace function pgwake.sleep_job(job_id bigint, lease_id uuid, name text, until timestamptz)
 returns text
 language plpgsql volatile
@@ -15,8 +15,10 @@ as $$
 declare
   v_held record;
 begin
-  if sleep_job.until is null then
-    perform pgwake.raise_invalid('until is null', 'Say when the job is to go on.');
+  if (sleep_job.until >= '0001-01-02 00:00+00' and sleep_job.until < '9999-12-31 00:00+00') is not true then
+    perform pgwake.raise_invalid(
+      format('until is %s', coalesce(sleep_job.until::text, 'null')),
+      'Say when the job is to go on, in the years 1 to 9999.');
   end if;
   v_held := pgwake.hold_stepping_job(sleep_job.job_id, sleep_job.lease_id, sleep_job.name, 'sleep');
   if v_held.is_cancelled then

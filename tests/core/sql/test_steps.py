@@ -130,10 +130,8 @@ async def test_a_batch_is_recorded_each_with_its_outcome(db: Connection) -> None
 
 async def test_what_cannot_be_recorded_is_refused(db: Connection) -> None:
     held = await running(db)
+    now = await db.fetchval("select pgwake.now()")
     await record(db, held, "x" * 512)
-    for name in "", "x" * 513:
-        with refused("23514", "steps_name_is_1_to_512_bytes"):
-            await record(db, held, name)
     with refused("23514", "jobs_result_is_at_most_1_mib"):
         await record(db, held, "too large", "x" * 1048576)
     for column, most, check in (
@@ -144,17 +142,35 @@ async def test_what_cannot_be_recorded_is_refused(db: Connection) -> None:
         with refused("23514", check):
             await record(db, held, "y", 1)
         await db.execute(f"update pgwake.steps set {column} = 1")
-    with refused("PW003"):
-        await record(db, held, None)  # type: ignore[arg-type]
+    for name in None, "", "x" * 513:
+        for named in (
+            record(db, held, name),  # type: ignore[arg-type]
+            ask(db, held, name),  # type: ignore[arg-type]
+            ask(db, held, "e", name=name or ""),
+            sleep(db, held, name, now),  # type: ignore[arg-type]
+            emit(db, name),  # type: ignore[arg-type]
+        ):
+            with refused("PW003") as caught:
+                await named
+            assert str(caught.value).startswith("the name of a step or event ")
+    for unknown in {**held, "id": None}, {**held, "lease_id": None}:
+        for fenced in (
+            record(db, unknown, "y"),
+            ask(db, unknown, "y"),
+            sleep(db, unknown, "y", now),
+        ):
+            with refused("PW003") as caught:
+                await fenced
+            assert str(caught.value).startswith("a job id or lease id is null")
     with refused("PW001"):
         await record(db, {**held, "id": ABSENT}, "y")
     with refused("PW001"):
         await rows(db, "get_steps", job_id=ABSENT)
     for statement in (
         ask(db, held, "x" * 512),  # the name of a step
-        ask(db, held, None),  # type: ignore[arg-type]
         ask_job(db, held, None),  # type: ignore[arg-type]
         sleep(db, held, "s", None),  # type: ignore[arg-type]
+        sleep(db, held, "s", datetime.max),  # noqa: DTZ901, infinity
     ):
         with refused("PW003"):
             await statement
@@ -242,8 +258,9 @@ async def test_a_sleep_is_a_job_put_off_and_the_first_end_counts(
     assert held["attempt"] == 1
     assert await sleep(db, held, "nap", until + timedelta(days=9)) == "over"
     assert await sleep(db, held, "nap 2", until) == "over"
-    with refused("PW003"):
-        await ask(db, held, "nap")
+    for statement in ask(db, held, "nap"), record(db, held, "nap"):
+        with refused("PW003"):
+            await statement
     await call(db, "cancel_job", job_id=held["id"])
     assert await sleep(db, held, "nap 3", until) == "cancelled"
     assert await names(db, held["id"]) == ["nap", "nap 2"]
@@ -514,7 +531,7 @@ async def test_events_go_when_they_have_expired_and_nobody_waits(
     with refused("PW003"):
         await call(db, "emit_event", name="e", keep=-day)
     with refused("23514", "events_name_is_1_to_512_bytes"):
-        await emit(db, "x" * 513)
+        await db.execute("insert into pgwake.events (name) values ('')")
     await set_clock(db, "2 days")
     for left in ["new", "waited for"], ["new"]:
         await rows(db, "maintain", step="retention")

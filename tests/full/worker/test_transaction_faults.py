@@ -40,6 +40,11 @@ async def payments(connection: Connection) -> tuple[int, int]:
     return row[0], row[1]
 
 
+async def is_paid(connection: Connection) -> bool:
+    """Whether a payment has committed."""
+    return await payments(connection) == (1, 1)
+
+
 async def in_commit(connection: Connection) -> int:
     """Wait until a handler's session is about to commit; its process id."""
     found: list[int] = []
@@ -58,14 +63,22 @@ async def in_commit(connection: Connection) -> int:
     return found[0]
 
 
-def paying(after: list[str], **options: Any) -> Registry:
-    """A registry with one handler, "pay", that notes when its block is over."""
+def paying(after: list[str], block: str = "job", **options: Any) -> Registry:
+    """A registry with one handler, "pay", that notes when its block is over.
+
+    The block is that of a transaction that completes the job, or records a step.
+    """
     registry = Registry()
 
     @registry.job("pay", **options)
     async def pay(job: Job) -> None:
-        async with job.transaction() as connection:
-            await connection.execute(PAY, job.id)
+        if block == "job":
+            async with job.transaction() as connection:
+                await connection.execute(PAY, job.id)
+        else:
+            async with job.step_transaction("pay") as step:
+                if not step.is_done:
+                    await step.connection.execute(PAY, job.id)
         after.append("committed")
 
     return registry
@@ -211,14 +224,16 @@ async def test_a_block_waits_for_a_server_that_is_away_and_not_for_ever(
     assert errors == told
 
 
+@pytest.mark.parametrize(("block", "outcome"), [("job", "held"), ("step", "unknown")])
 async def test_a_session_that_ends_in_its_commit_has_not_committed(
-    connection: Connection, database: str
+    connection: Connection, database: str, block: str, outcome: str
 ) -> None:
     await connection.execute(SCHEMA + SLOW_COMMIT)
     after: list[str] = []
     job_id = await insert(connection, "pay")
     with capture_logs() as lines:
-        async with embedded(database, paying(after, backoff_base=0)) as worker:
+        registry = paying(after, block, backoff_base=0)
+        async with embedded(database, registry) as worker:
             pid = await in_commit(connection)
             await connection.fetchval("select pg_terminate_backend($1)", pid)
             row = await ended(connection, job_id)
@@ -228,31 +243,56 @@ async def test_a_session_that_ends_in_its_commit_has_not_committed(
     assert after == ["committed"]
     assert await payments(connection) == (1, 1)
     (line,) = [line for line in lines if line["event"] == "answer to a commit lost"]
-    assert (line["job"], line["outcome"]) == (job_id, "held")
+    assert (line["job"], line["outcome"]) == (job_id, outcome)
 
 
+@pytest.mark.parametrize(
+    ("block", "outcome"), [("job", "completed"), ("step", "recorded")]
+)
 async def test_a_commit_whose_answer_is_lost_counts_once_and_is_known(
-    connection: Connection, database: str
+    connection: Connection, database: str, block: str, outcome: str
 ) -> None:
     await connection.execute(SCHEMA + SLOW_COMMIT)
     after: list[str] = []
     job_id = await insert(connection, "pay", max_attempts=1)
     with capture_logs() as lines:
         async with Relay.before(database) as relay:
-            registry = paying(after)
+            registry = paying(after, block)
             async with embedded(relay.url, registry, query_timeout=2) as worker:
                 await in_commit(connection)
                 relay.freeze()
-                row = await ended(connection, job_id)
+                await wait_for(lambda: is_paid(connection))
                 await relay.heal()
+                row = await ended(connection, job_id)
                 await wait_for(lambda: after == ["committed"])
-                assert total(worker, "jobs_completed") == 1
+                await wait_for(lambda: total(worker, "jobs_completed") == 1)
                 assert total(worker, "leases_lost") == 0
 
     assert (row["status"], row["attempt"]) == ("completed", 1)
     assert await payments(connection) == (1, 1)
     (line,) = [line for line in lines if line["event"] == "answer to a commit lost"]
-    assert (line["job"], line["outcome"]) == (job_id, "completed")
+    assert (line["job"], line["outcome"]) == (job_id, outcome)
+
+
+@pytest.mark.parametrize("block", ["job", "step"])
+async def test_a_commit_that_goes_on_when_its_answer_is_lost_counts_once(
+    connection: Connection, database: str, block: str
+) -> None:
+    await connection.execute(SCHEMA + SLOW_COMMIT)
+    after: list[str] = []
+    job_id = await insert(connection, "pay", max_attempts=2)
+    async with Relay.before(database) as relay:
+        registry = paying(after, block, backoff_base=0)
+        async with embedded(relay.url, registry):
+            await in_commit(connection)
+            relay.cut()
+            row = await ended(connection, job_id)
+            assert await payments(connection) == (1, 1)
+
+    # The failed attempt's end has waited for the commit: the next one finds the step.
+    attempts = {"job": 1, "step": 2}[block]
+    assert (row["status"], row["attempt"]) == ("completed", attempts)
+    assert after == ["committed"][: attempts - 1]
 
 
 async def test_a_commit_that_has_begun_is_not_cut_short(
@@ -274,19 +314,20 @@ async def test_a_commit_that_has_begun_is_not_cut_short(
     assert (line["job"], line["reason"]) == (job_id, "timeout")
 
 
+@pytest.mark.parametrize(("block", "attempts"), [("job", 1), ("step", 2)])
 async def test_a_commit_that_nobody_can_ask_about_counts_once_too(
-    connection: Connection, database: str
+    connection: Connection, database: str, block: str, attempts: int
 ) -> None:
     await connection.execute(SCHEMA + SLOW_COMMIT)
     after: list[str] = []
     job_id = await insert(connection, "pay")
     with capture_logs() as lines:
         async with Relay.before(database) as relay:
-            registry = paying(after)
+            registry = paying(after, block, backoff_base=0)
             async with embedded(relay.url, registry, query_timeout=2) as worker:
                 await in_commit(connection)
                 relay.freeze()
-                await ended(connection, job_id)
+                await wait_for(lambda: is_paid(connection))
 
                 await wait_for(
                     lambda: any(
@@ -299,6 +340,6 @@ async def test_a_commit_that_nobody_can_ask_about_counts_once_too(
                 await wait_for(lambda: total(worker, "jobs_completed") == 1)
 
     row = await job(connection, job_id)
-    assert (row["status"], row["attempt"], row["errors"]) == ("completed", 1, None)
-    assert after == []
+    assert (row["status"], row["attempt"]) == ("completed", attempts)
+    assert after == ["committed"][: attempts - 1]
     assert await payments(connection) == (1, 1)

@@ -10,11 +10,11 @@ import asyncpg
 from pgwake.database import connection as connections
 from pgwake.database.connection import Connection, backoff, is_transient
 from pgwake.database.session import Session
-from pgwake.database.statements.finish import lease_outcomes, parent_results
+from pgwake.database.statements.finish import parent_results
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.progress import ProgressReports
 from pgwake.engine.transaction import StepTransaction, Transaction
-from pgwake.errors import LeaseLostError, NoSuchJobError
+from pgwake.errors import LeaseLostError, NoSuchJobError, PgwakeError
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.job import LOST_CODES
 from pgwake.jobs.service import Isolation, ParentResult
@@ -104,16 +104,11 @@ class JobServices:
         rows = await self._session.call(partial(parent_results, job_id=job.id))
         return [ParentResult(*row) for row in rows]
 
-    async def lease_outcome(self, job: Attempt) -> str | None:
-        """Ask what became of a job under its lease; None: no answer in time."""
-        with suppress(TimeoutError, asyncpg.PostgresError):
+    async def find_out(self, job: Attempt, question: Question[T]) -> T | None:
+        """Ask as ask() does, as long as two statements may take; None: no answer."""
+        with suppress(TimeoutError, asyncpg.PostgresError, PgwakeError):
             async with asyncio.timeout(2 * self.timeout):
-                (outcome,) = await self._session.call(
-                    lambda connection: lease_outcomes(
-                        connection, [job.id], [job.lease_id]
-                    )
-                )
-                return outcome
+                return await self.ask(job, question)
         return None
 
     async def acquire(self) -> Connection:

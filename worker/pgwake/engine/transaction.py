@@ -12,8 +12,12 @@ import structlog
 
 from pgwake.database.connection import FAULTS, Connection, describe
 from pgwake.database.statements import parsed
-from pgwake.database.statements.finish import complete_job, set_progresses
-from pgwake.database.statements.steps import record_step
+from pgwake.database.statements.finish import (
+    complete_job,
+    lease_outcome,
+    set_progresses,
+)
+from pgwake.database.statements.steps import get_steps, record_step
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.progress import ProgressReports
 from pgwake.errors import ConfigurationError, InvalidValueError, LeaseLostError
@@ -41,11 +45,11 @@ class TransactionPool(Protocol):
     async def release(self, connection: Connection) -> None:
         """Take one back, whatever state it is in; never raises."""
 
-    async def lease_outcome(self, job: Attempt) -> str | None:
-        """Ask elsewhere what became of a job under its lease; None: no answer."""
-
     async def ask(self, job: Attempt, question: Question[T]) -> T:
         """Ask elsewhere something for a job."""
+
+    async def find_out(self, job: Attempt, question: Question[T]) -> T | None:
+        """Ask elsewhere, but not for ever; None: no answer."""
 
 
 class _Block:
@@ -228,7 +232,7 @@ class Transaction(_Block):
         self._finisher.completed(self._job)
 
     async def _find_out(self, error: Exception) -> None:
-        outcome = await self._pool.lease_outcome(self._job)
+        outcome = await self._pool.find_out(self._job, lease_outcome)
         self._tell_lost(error, outcome)
         if outcome in (None, "held"):
             # Not committed, or not yet: then it has the row locked, and the end that is
@@ -324,11 +328,13 @@ class StepTransaction(_Block):
             )
 
     async def _find_out(self, error: Exception) -> None:
-        # Not committed, or not yet: the next attempt begins when that is known, since
-        # the end of this one waits for the job's row.
-        self._steps.problem = error
-        self._tell_lost(error, None)
-        raise error
+        steps = await self._pool.find_out(self._job, get_steps) or {}
+        self._tell_lost(error, "recorded" if self._name in steps else None)
+        if self._name not in steps:
+            # Not committed, or not yet: the next attempt begins when that is known,
+            # since the end of this one waits for the job's row.
+            self._steps.problem = error
+            raise error
 
 
 async def _report(connection: Connection, job: Attempt, text: str | None) -> None:

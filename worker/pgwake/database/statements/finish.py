@@ -124,6 +124,12 @@ async def lease_outcomes(
     return [row[0] for row in rows]
 
 
+async def lease_outcome(connection: Connection, job_id: int, lease_id: UUID) -> str:
+    """The same of one job."""
+    (outcome,) = await lease_outcomes(connection, [job_id], [lease_id])
+    return outcome
+
+
 async def parent_results(
     connection: Connection, job_id: int
 ) -> list[tuple[int, str, str, Any]]:

@@ -21,7 +21,7 @@ begin
   where s.job_id = retry_from_step.job_id and s.name = any (array(
     select o.name from pgwake.steps as o where o.job_id = retry_from_step.job_id
     order by o.place
-    offset retry_from_step.keep_steps));
+    offset coalesce(retry_from_step.keep_steps, 1000)));  -- a job has no more
 end
 $$;
 

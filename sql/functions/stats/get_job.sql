@@ -1,5 +1,6 @@
 -- One job as an object, all columns, wherever it lies: looks in live, then failed, then
--- finished; steps are what it has recorded, as get_steps. The payload is null where
+-- finished; steps are what it has recorded, as get_steps, waits_for the event that it waits
+-- for, if any. The payload is null where
 -- is_payload_dropped (see queues.drop_payloads). Raises PW001 no such job. Rides the
 -- primary keys of the leaves.
 create or replace function pgwake.get_job(job_id bigint)
@@ -14,7 +15,10 @@ as $$
 declare
   v_job jsonb;
 begin
-  select to_jsonb(j) || case when j.has_steps then jsonb_build_object('steps', pgwake.pack_steps(j.id)) else '{}' end
+  select to_jsonb(j) || case
+    when j.has_steps then jsonb_build_object(
+      'steps', pgwake.pack_steps(j.id), 'waits_for', (select w.event from pgwake.waits as w where w.job_id = j.id))
+    else '{}' end
   into v_job
   from pgwake.jobs_live as j
   where j.id = get_job.job_id;

@@ -12,6 +12,7 @@ from support.sql.helpers import insert, job, job_in, running, status
 from support.worker.api import problem, serving
 from support.worker.helpers import ended, in_status
 
+CLAIM = "select * from pgwake.claim_jobs('default', 1)"
 NAMES = (
     "q",
     "a/b",
@@ -292,6 +293,100 @@ async def test_a_schedule_is_paused_run_and_resumed(
             1,
         )
         problem(await api.post("/api/schedules/nobody/run"), 422)
+
+
+async def test_limits_are_changed_one_by_one_also_those_of_a_key(
+    connection: Connection, database: str
+) -> None:
+    await insert(connection, queue="a/b")
+    path = "/api/queues/a%2Fb/limits"
+    async with serving(database) as api:
+        limits = {"max_running": 5, "rate_limit": 0.5, "max_pending": 9}
+        await api.post(path, json=limits)
+        answer = await api.post(path, json={"rate_limit": None, "key_rate": 2})
+        assert (answer.json()["rate_limit"], answer.json()["max_running"]) == (None, 5)
+        key = {"key": "acme", "key_limit": 0, "key_rate": 1.5}
+        told = (await api.post(path, json=key)).json()
+        assert (told["keys"], told["key_rates"]) == ({"acme": 0}, {"acme": 1.5})
+        (queue,) = (await api.get("/api/queues")).json()["queues"]
+        assert told.items() <= queue.items()
+        assert queue["policy"] == {}
+        for body in (
+            {"max_running": 0},
+            {"max_running": "none"},
+            {"rate_burst": 3},
+            {"key_rate": -1},
+            {"key": "acme", "max_running": 1},
+            {"key": ""},
+            {"timeout": 5},
+        ):
+            problem(await api.post(path, json=body), 422)
+        assert (await api.post(path, json={})).json() == told
+
+
+async def test_a_schedule_is_added_and_an_event_emitted_to_the_last_digit(
+    connection: Connection, database: str
+) -> None:
+    exact = '{"n": 9007199254740993.10}'
+    headers = {"Content-Type": "application/json"}
+
+    def text(fields: dict[str, object]) -> str:
+        return json.dumps(fields)[:-1] + f', "payload": {exact}}}'
+
+    nightly = {"name": "nightly", "kind": "k", "priority": 2.0, "misfire": "all"}
+    async with serving(database) as api:
+
+        async def post(path: str, fields: dict[str, object]) -> httpx.Response:
+            return await api.post(path, content=text(fields), headers=headers)
+
+        for is_different in (True, False):
+            added = await post("/api/schedules", {**nightly, "cron": "@daily"})
+            assert added.json() == {"is_different": is_different}
+        for wrong in ({}, {"cron": "@often"}, {"cron": "@daily", "every_seconds": 5}):
+            problem(await post("/api/schedules", {**nightly, **wrong}), 422)
+        for is_first in (True, False):
+            emitted = await post("/api/events", {"name": "order:42:approved"})
+            assert emitted.json() == {"is_first": is_first}
+        problem(await post("/api/events", {"name": ""}), 422)
+    found = (
+        "select cron, queue, priority, misfire, s.payload::text, e.payload::text"
+        " from pgwake.schedules as s, pgwake.events as e"
+    )
+    row = ("@daily", "default", 2, "all", exact, exact)
+    assert [tuple(one) for one in await connection.fetch(found)] == [row]
+
+
+async def test_a_retry_keeps_steps_and_patches_the_payloads_of_a_group(
+    connection: Connection, database: str
+) -> None:
+    await insert(connection, "k", payload={"old": 1, "n": 1}, max_attempts=1)
+    (held,) = await connection.fetch(CLAIM)
+    pair = held["id"], held["lease_id"]
+    for name in "ab":
+        await connection.execute("select pgwake.record_step($1, $2, $3)", *pair, name)
+    await connection.execute("select pgwake.fail_job($1, $2, 'no')", *pair)
+    async with serving(database) as api:
+        patch = b'{"kind": "k", "patch": {"old": null, "price": 0.10}}'
+        answer = await api.post(
+            "/api/failed/retry",
+            content=patch,
+            headers={"Content-Type": "application/json"},
+        )
+        assert answer.json() == {"retried": 1, "skipped": 0}
+        payload = "select payload::text from pgwake.jobs"
+        assert await connection.fetchval(payload) == '{"n": 1, "price": 0.10}'
+
+        await api.post(f"/api/jobs/{held['id']}/cancel")
+        path = f"/api/jobs/{held['id']}/retry"
+        problem(await api.post(path, json={"keep_steps": -1}), 422)
+        await api.post(path, json={"keep_steps": 1})
+        (held,) = await connection.fetch(CLAIM)
+        await connection.execute(
+            "select pgwake.await_event($1, $2, 'paid')", held["id"], held["lease_id"]
+        )
+        found = (await api.get(f"/api/jobs/{held['id']}")).json()
+        assert [step["name"] for step in found["steps"]] == ["a"]
+        assert (found["status"], found["waits_for"]) == ("waiting", "paid")
 
 
 async def test_a_pause_that_can_not_be_meant_pauses_nothing(

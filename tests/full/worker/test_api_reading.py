@@ -315,6 +315,9 @@ async def test_queues_are_told_with_their_policy_and_kinds_with_their_schema(
         "insert into pgwake.queues (name, max_running, timeout)"
         " values ('q', 4, '1 minute');"
         "insert into pgwake.concurrency_limits values ('q', 'customer', 2);"
+        "insert into pgwake.concurrency_limits (queue, key, rate_limit)"
+        " values ('default', 'fast', 3);"
+        "insert into pgwake.jobs (kind) values ('b');"
         "insert into pgwake.kinds (name, declared_schema)"
         " values ('a', '{\"type\": \"object\"}')"
     )
@@ -333,6 +336,8 @@ async def test_queues_are_told_with_their_policy_and_kinds_with_their_schema(
         {"timeout": "00:01:00"},
     )
     assert (queue["is_paused"], queue["paused_until"]) == (True, None)
+    (default,) = (queue for queue in queues if queue["name"] == "default")
+    assert (default["keys"], default["key_rates"]) == ({}, {"fast": 3})
     assert {"type": "object"} in [kind["schema"] for kind in kinds]
     told = [row["is_queue_paused"] for row in (before, after, group)]
     assert told == [False, True, True]

@@ -31,12 +31,10 @@ from pgwake.cli.output import (
 from pgwake.cli.tables import FittingTable, Row, cell, printable, progress_cell, table
 from pgwake.database.connection import Connection
 from pgwake.database.statements.operate import (
-    get_limits,
+    change_limits,
     pause_queue,
     resume_queue,
     set_drop_payloads,
-    set_key_limits,
-    set_limits,
 )
 from pgwake.database.statements.stats import (
     get_queue_stats,
@@ -50,7 +48,7 @@ from pgwake.errors import EXIT_BUSY
 
 LOOK_SECONDS = 0.2  # between the looks of a drain
 PROGRESS_LINES = 10  # of running jobs under the statistics
-KEY_LIMITS = {"key_limit": "max_running", "key_rate": "rate_limit"}  # of single keys
+KEY_LIMITS = {"key_limit", "key_rate"}  # that a key may have of its own
 
 
 QueueName = Annotated[
@@ -128,6 +126,9 @@ def queues(as_json: Json = False, database_url: Url = None) -> None:
                 "rate": row["rate_limit"],
                 "burst": row["rate_burst"],
                 "key limit": row["key_limit"],
+                "key rate": row["key_rate"],
+                "key burst": row["key_burst"],
+                "max pending": row["max_pending"],
                 "policy": row["policy"] or None,
                 "pending": row["pending_count"],
                 "scheduled": row["scheduled_count"],
@@ -314,18 +315,9 @@ def limit(
         "max_pending": number_or_none("--max-pending", max_pending),
     }
     changes = {name: value for name, value in changes.items() if value is not KEEP}
-    if key is not None and not ({*changes} and {*changes} <= KEY_LIMITS.keys()):
+    if key is not None and not ({*changes} and {*changes} <= KEY_LIMITS):
         wrong_usage("--key needs --key-limit or --key-rate; nothing else goes with it.")
-
-    async def change(connection: Connection) -> Row:
-        if key is not None:
-            own = {KEY_LIMITS[name]: value for name, value in changes.items()}
-            await set_key_limits(connection, queue_name, key, own)
-        elif changes:
-            await set_limits(connection, queue_name, changes)
-        return await get_limits(connection, queue_name)
-
-    limits = ask(database_url, change)
+    limits = ask(database_url, lambda c: change_limits(c, queue_name, key, changes))
     if as_json:
         print_json(limits)
         return

@@ -101,6 +101,9 @@ JobId = Annotated[
     int, Field(ge=1, le=MAX_ID, description="id of a job", examples=[17]), WHOLE
 ]
 Limit = Annotated[int, Field(ge=1, le=500, description="how many at most"), WHOLE]
+# Whole numbers of policy; the database's checks say which it takes.
+Whole = Annotated[int, Field(ge=0, le=2**31 - 1), WHOLE]
+Rate = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
 Instant = Annotated[
     datetime,
     BeforeValidator(read_instant),

@@ -40,7 +40,7 @@ def document(operations: list[Operation[Any, Any]]) -> dict[str, Any]:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(
             operation, schemas
         )
-    paths[stream.PATH] = {"get": _stream(schemas)}
+    paths.setdefault(stream.PATH, {})["get"] = _stream(schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -73,7 +73,7 @@ def _schemas(
         ((Problem, "answer"), "serialization", _PROBLEM)
     ]
     for operation in operations:
-        key = operation.path
+        key = _key(operation)
         answer: TypeAdapter[Any] = TypeAdapter(operation.answer)
         inputs.append(((key, "answer"), "serialization", answer))
         if operation.body is not None:
@@ -83,6 +83,10 @@ def _schemas(
     )
     schemas: dict[tuple[Any, str], Any] = {key: s for (key, _), s in found.items()}
     return schemas, definitions.get("$defs", {})
+
+
+def _key(operation: Operation[Any, Any]) -> str:
+    return f"{operation.method} {operation.path}"
 
 
 def _described(
@@ -97,7 +101,7 @@ def _described(
             str(operation.status): {
                 "description": HTTPStatus(operation.status).phrase,
                 "content": _content(
-                    "application/json", schemas, operation.path, "answer"
+                    "application/json", schemas, _key(operation), "answer"
                 ),
             },
             **_faults(schemas, _statuses(operation)),
@@ -106,7 +110,7 @@ def _described(
     if operation.body is not None:
         described["requestBody"] = {
             "required": not operation.is_body_optional,
-            "content": _content("application/json", schemas, operation.path, "body"),
+            "content": _content("application/json", schemas, _key(operation), "body"),
         }
     return described
 

@@ -141,7 +141,7 @@ left join pgwake.queues as q on q.name = j.job ->> 'queue'
 _CANCEL_JOB = """
 select json_build_object('id', $1::bigint, 'outcome', pgwake.cancel_job($1))::text
 """
-_RETRY_JOB = "select pgwake.retry_job($1)"
+_RETRY_JOB = "select pgwake.retry_from_step($1, $2)"
 _RUN_NOW = """
 select json_build_object('id', $1::bigint, 'outcome', pgwake.run_now($1))::text
 """
@@ -187,7 +187,8 @@ _RETRY_FAILED = """
 select json_build_object(
   'retried', count(*) filter (where f.outcome = 'retried'),
   'skipped', count(*) filter (where f.outcome <> 'retried'))::text
-from pgwake.retry_failed($1, $2, $3, $4, $5) as f
+from pgwake.retry_failed(
+  $1, $2, $3, $4, $5, nullif($6::text::jsonb -> 'patch', 'null')) as f
 """
 _PURGE_FAILED = """
 select json_build_object(
@@ -239,6 +240,22 @@ from (
     l.last_job_id, l.fired_count, l.left_out_count, l.problem
   from pgwake.list_schedules() as l
 ) as s
+"""
+_ADD_SCHEDULE = """
+select json_build_object('is_different', pgwake.schedule(
+  s.name, s.cron, s.kind, coalesce(s.payload, '{}'), s.queue, s.timezone,
+  make_interval(secs => s.every_seconds), s.priority, s.max_attempts, s.metadata,
+  s.concurrency_key, s.may_overlap, s.misfire, s.misfire_limit, s.starts_at))::text
+from jsonb_to_record($1::text::jsonb || $2::text::jsonb) as s(
+  name text, cron text, kind text, payload jsonb, queue text, timezone text,
+  every_seconds float8, priority int, max_attempts int, metadata jsonb,
+  concurrency_key text, may_overlap boolean, misfire text, misfire_limit int,
+  starts_at timestamptz)
+"""
+_EMIT_EVENT = """
+select json_build_object(
+  'is_first', pgwake.emit_event(e.event ->> 'name', e.event -> 'payload'))::text
+from (select $1::text::jsonb) as e(event)
 """
 _CHANGE_SCHEDULE = {
     "pause": "'was_paused', not pgwake.pause_schedule($1)",
@@ -309,9 +326,9 @@ async def cancel_job(connection: Connection, job_id: int) -> str:
     return await _text(connection, _CANCEL_JOB, job_id)
 
 
-async def retry_job(connection: Connection, job_id: int) -> str:
+async def retry_job(connection: Connection, job_id: int, keep_steps: int | None) -> str:
     """Make a failed or cancelled job pending again; its status."""
-    await connection.execute(_RETRY_JOB, job_id)
+    await connection.execute(_RETRY_JOB, job_id, keep_steps)
     return await _text(connection, _STATUS, job_id)
 
 
@@ -346,10 +363,19 @@ async def list_failed(
     return await _text(connection, _LIST_FAILED, queue, kind, limit)
 
 
-async def retry_failed(connection: Connection, given: Mapping[str, Any]) -> str:
-    """Make dead letters pending again; how many; given: see RetryFailed."""
+async def retry_failed(
+    connection: Connection, given: Mapping[str, Any], text: str
+) -> str:
+    """Make dead letters pending again; how many.
+
+    Args:
+        connection: Where, in a transaction.
+        given: Which; see RetryFailed.
+        text: The request, of which the patch is merged.
+    """
     names = ("queue", "kind", "fingerprint", "limit", "rate")
-    return await _text(connection, _RETRY_FAILED, *(given[name] for name in names))
+    arguments = [given[name] for name in names]
+    return await _text(connection, _RETRY_FAILED, *arguments, text)
 
 
 async def purge_failed(connection: Connection, given: Mapping[str, Any]) -> str:
@@ -398,6 +424,22 @@ async def list_kinds(connection: Connection) -> str:
 async def list_schedules(connection: Connection) -> str:
     """Return the schedules."""
     return await _text(connection, _LIST_SCHEDULES)
+
+
+async def add_schedule(connection: Connection, text: str, given: str) -> str:
+    """Add or replace a schedule; whether it is different.
+
+    Args:
+        connection: Where, in a transaction.
+        text: The request, of which payload and metadata are taken.
+        given: The rest, checked: a JSON object.
+    """
+    return await _text(connection, _ADD_SCHEDULE, text, given)
+
+
+async def emit_event(connection: Connection, text: str) -> str:
+    """Emit an event, by the text of an Event; whether it is the first."""
+    return await _text(connection, _EMIT_EVENT, text)
 
 
 async def change_schedule(connection: Connection, change: str, name: str) -> str:

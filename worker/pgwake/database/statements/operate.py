@@ -30,6 +30,7 @@ _LIMITS = (
     "key_burst",
     "max_pending",
 )
+_KEY_LIMITS = {"key_limit": "max_running", "key_rate": "rate_limit"}
 _GET_LIMITS = f"""
 select {", ".join(f"q.{name}" for name in _LIMITS)}
 from pgwake.queues as q
@@ -240,6 +241,18 @@ async def set_key_limits(
     """
     values = changes.get("max_running"), changes.get("rate_limit")
     await connection.execute(_SET_KEY_LIMITS, queue, key, list(changes), *values)
+
+
+async def change_limits(
+    connection: Connection, queue: str, key: str | None, changes: dict[str, Any]
+) -> dict[str, Any]:
+    """Change some of a queue's limits, or key_limit and key_rate of a key; all."""
+    if key is not None:
+        own = {_KEY_LIMITS[name]: value for name, value in changes.items()}
+        await set_key_limits(connection, queue, key, own)
+    elif changes:
+        await set_limits(connection, queue, changes)
+    return await get_limits(connection, queue)
 
 
 async def set_drop_payloads(

@@ -78,20 +78,18 @@ LIST_QUEUES = """
 select coalesce(q.name, s.queue) as name,
   coalesce(q.paused_until > pgwake.now(), false) as is_paused,
   case when q.paused_until > pgwake.now() then q.paused_until::text end as paused_until,
-  q.max_running, q.rate_limit, q.rate_burst, q.key_limit,
+  q.max_running, q.rate_limit, q.rate_burst, q.key_limit, q.key_rate, q.key_burst,
+  q.max_pending,
   coalesce(
     jsonb_strip_nulls(to_jsonb(q) - array[
-        'name', 'paused_until', 'max_running', 'rate_limit', 'rate_burst', 'key_limit'])
+        'name', 'paused_until', 'max_running', 'rate_limit', 'rate_burst', 'key_limit',
+        'key_rate', 'key_burst', 'max_pending'])
       - case when q.keep_order then '' else 'keep_order' end
       - case when q.drop_payloads then '' else 'drop_payloads' end
       - case q.wakeups when 'asleep' then 'wakeups' else '' end
       - case q.status_events when 'watched' then 'status_events' else '' end,
     '{}') as policy,
-  coalesce((
-    select jsonb_object_agg(l.key, l.max_running)
-    from pgwake.concurrency_limits as l
-    where l.queue = q.name
-  ), '{}') as keys,
+  k.keys, k.key_rates,
   coalesce(s.pending_count, 0) as pending_count,
   coalesce(s.scheduled_count, 0) as scheduled_count,
   coalesce(s.waiting_count, 0) as waiting_count,
@@ -99,6 +97,14 @@ select coalesce(q.name, s.queue) as name,
   coalesce(s.failed_count, 0) as failed_count
 from pgwake.queues as q
 full join pgwake.get_queue_stats() as s on s.queue collate "C" = q.name
+cross join lateral (
+  select coalesce(jsonb_object_agg(l.key, l.max_running)
+      filter (where l.max_running is not null), '{}') as keys,
+    coalesce(jsonb_object_agg(l.key, l.rate_limit)
+      filter (where l.rate_limit is not null), '{}') as key_rates
+  from pgwake.concurrency_limits as l
+  where l.queue = coalesce(q.name, s.queue)
+) as k
 order by coalesce(q.name, s.queue collate "C")
 """
 

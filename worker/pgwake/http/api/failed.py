@@ -67,6 +67,9 @@ class RetryFailed(_ChooseFailed):
     rate: Annotated[
         float | None, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)
     ] = Field(None, description="jobs a second that become due; null: all at once")
+    patch: dict[str, Any] | None = Field(
+        None, description="merged into each payload, as RFC 7396 has it"
+    )
 
 
 class PurgeFailed(_ChooseFailed):
@@ -105,7 +108,7 @@ async def _retry(
     context: ApiContext, asked: ParsedRequest[NoParameters, RetryFailed]
 ) -> str:
     given = asked.body.model_dump()
-    return await context.pool.write(lambda c: http.retry_failed(c, given))
+    return await context.pool.write(lambda c: http.retry_failed(c, given, asked.text))
 
 
 async def _purge(

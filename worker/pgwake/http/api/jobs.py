@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from pgwake.database.statements import http
 from pgwake.http.context import ApiContext
@@ -15,9 +15,11 @@ from pgwake.http.fields import (
     ListStatus,
     Parameters,
     QueueName,
+    Request,
     ResponseModel,
     Status,
     Time,
+    Whole,
     WorkerName,
 )
 from pgwake.http.operation import Operation, ParsedRequest
@@ -97,6 +99,7 @@ class Job(ListedJob):
     is_queue_paused: bool
     has_steps: bool | None
     steps: list[dict[str, Any]] | None = Field(description="what it has recorded")
+    waits_for: str | None = Field(None, description="an event, by its name")
     explanation: str = Field(description="why it does not run, or what became of it")
 
 
@@ -105,6 +108,14 @@ class Cancelled(ResponseModel):
 
     id: JobId
     outcome: Literal["cancelled", "cancel_requested", "completed", "failed"]
+
+
+class RetryJob(Request):
+    """From which step."""
+
+    keep_steps: Whole | None = Field(
+        None, description="the first so many of its steps stay done; null: all"
+    )
 
 
 class RetriedJob(ResponseModel):
@@ -127,8 +138,10 @@ async def _cancel(context: ApiContext, asked: ParsedRequest[JobPath, None]) -> s
     return await context.pool.write(lambda c: http.cancel_job(c, asked.parameters.id))
 
 
-async def _retry(context: ApiContext, asked: ParsedRequest[JobPath, None]) -> str:
-    return await context.pool.write(lambda c: http.retry_job(c, asked.parameters.id))
+async def _retry(context: ApiContext, asked: ParsedRequest[JobPath, RetryJob]) -> str:
+    return await context.pool.write(
+        lambda c: http.retry_job(c, asked.parameters.id, asked.body.keep_steps)
+    )
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
@@ -163,6 +176,8 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         path="/api/jobs/{id}/retry",
         summary="Make a failed or cancelled job pending again",
         parameters=JobPath,
+        body=TypeAdapter(RetryJob),
+        is_body_optional=True,
         answer=RetriedJob,
         do=_retry,
         problems=(404, 409),

@@ -1,28 +1,32 @@
 """Operations on queues: what stands in them, what runs, their pause."""
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from pgwake.database.statements import http
+from pgwake.database.statements import http, operate
 from pgwake.http.context import ApiContext
 from pgwake.http.fields import (
     MAX_SECONDS,
     Count,
     Instant,
     JobId,
+    Key,
     Kind,
     Limit,
     Milliseconds,
     Parameters,
     QueueName,
+    Rate,
     Request,
     ResponseModel,
     Time,
+    Whole,
     WorkerName,
 )
 from pgwake.http.operation import Operation, ParsedRequest, listing
+from pgwake.jsontext import dumps
 
 NOT_DUE = "pending jobs not yet due: before the first attempt, or after one"
 
@@ -72,17 +76,26 @@ class Stats(CommonCounts):
     queues: list[QueueCounts]
 
 
-class Queue(ResponseModel):
+class Limits(ResponseModel):
+    """A queue's limits; null: none."""
+
+    max_running: int | None = Field(description="jobs at once")
+    rate_limit: float | None = Field(description="claims a second")
+    rate_burst: int | None = Field(description="claims at once; null: a second's worth")
+    key_limit: int | None = Field(description="jobs of a key at once; null: 1")
+    key_rate: float | None = Field(description="starts of a key a second")
+    key_burst: int | None = Field(description="of its starts at once, as rate_burst")
+    max_pending: int | None = Field(description="jobs that wait; then none is added")
+    keys: dict[str, int] = Field(description="key_limit of single keys")
+    key_rates: dict[str, float] = Field(description="key_rate of single keys")
+
+
+class Queue(Limits):
     """A queue: its limits, other policy, and what stands in it."""
 
     name: QueueName
     is_paused: bool
     paused_until: Time | None = Field(description="null and is_paused: for good")
-    max_running: int | None = Field(description="jobs at once; null: no limit")
-    rate_limit: float | None = Field(description="claims a second; null: no limit")
-    rate_burst: int | None = Field(description="claims at once")
-    key_limit: int | None = Field(description="jobs of a key at once; null: 1")
-    keys: dict[str, int] = Field(description="limits of single concurrency keys")
     policy: dict[str, Any] = Field(description="the columns of pgwake.queues set")
     pending_count: Count = Field(description="jobs that are due")
     scheduled_count: Count = Field(description=NOT_DUE)
@@ -157,6 +170,32 @@ class Resumed(ResponseModel):
     was_paused: bool
 
 
+class ChangeLimits(Request):
+    """What is to be different: null lifts a limit, what is left out stays."""
+
+    max_running: Whole | None = None
+    rate_limit: Rate | None = None
+    rate_burst: Whole | None = None
+    key_limit: Whole | None = None
+    key_rate: Rate | None = None
+    key_burst: Whole | None = None
+    max_pending: Whole | None = None
+    key: Key | None = Field(
+        None, description="key_limit and key_rate are of this key alone"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.key is not None and self.changes.keys() - {"key_limit", "key_rate"}:
+            raise ValueError("a key has only key_limit and key_rate of its own")
+        return self
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What was given, without the key."""
+        return self.model_dump(exclude_unset=True, exclude={"key"})
+
+
 async def _stats(context: ApiContext, asked: ParsedRequest[QueueFilter, None]) -> str:
     return await context.pool.read(lambda c: http.stats(c, asked.parameters.queue))
 
@@ -180,6 +219,17 @@ async def _pause(context: ApiContext, asked: ParsedRequest[QueuePath, Pause]) ->
 async def _resume(context: ApiContext, asked: ParsedRequest[QueuePath, None]) -> str:
     return await context.pool.write(
         lambda c: http.resume_queue(c, asked.parameters.name)
+    )
+
+
+async def _limit(
+    context: ApiContext, asked: ParsedRequest[QueuePath, ChangeLimits]
+) -> str:
+    name, given = asked.parameters.name, asked.body
+    return dumps(
+        await context.pool.write(
+            lambda c: operate.change_limits(c, name, given.key, given.changes)
+        )
     )
 
 
@@ -223,5 +273,14 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         parameters=QueuePath,
         answer=Resumed,
         do=_resume,
+    ),
+    Operation(
+        method="POST",
+        path="/api/queues/{name}/limits",
+        summary="Change a queue's limits, or those of one of its concurrency keys",
+        parameters=QueuePath,
+        body=TypeAdapter(ChangeLimits),
+        answer=Limits,
+        do=_limit,
     ),
 )

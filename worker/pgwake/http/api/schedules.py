@@ -1,21 +1,29 @@
 """Operations on schedules."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
 
 from pgwake.database.statements import http
 from pgwake.http.context import ApiContext
 from pgwake.http.fields import (
+    WHOLE,
     Count,
+    Instant,
     JobId,
+    Key,
     Kind,
     Parameters,
     QueueName,
+    Request,
     ResponseModel,
     ScheduleName,
     Time,
+    Whole,
 )
-from pgwake.http.operation import Operation, ParsedRequest, listing
+from pgwake.http.operation import NoParameters, Operation, ParsedRequest, listing
+from pgwake.jsontext import dumps
 
 
 class Schedule(ResponseModel):
@@ -41,6 +49,32 @@ class Schedules(ResponseModel):
     """The schedules, by name."""
 
     schedules: list[Schedule]
+
+
+class NewSchedule(Request):
+    """A schedule by cron, or after each so many seconds; replaces that of its name."""
+
+    name: ScheduleName
+    kind: Kind
+    cron: str | None = Field(None, max_length=256, examples=["30 2 * * 1-5"])
+    every_seconds: float | None = Field(None, ge=1, le=366 * 86_400)
+    timezone: str = Field("UTC", max_length=128, description="of cron")
+    queue: QueueName = "default"
+    payload: dict[str, Any] = Field({}, description="of each of its jobs")
+    priority: Annotated[int, Field(ge=-100, le=100), WHOLE] = 0
+    max_attempts: Whole | None = None
+    metadata: dict[str, Any] | None = None
+    concurrency_key: Key | None = None
+    may_overlap: bool = Field(True, description="false: not while its last job is live")
+    misfire: Literal["skip", "once", "all"] = Field("once", description="missed ticks")
+    misfire_limit: Whole = 100
+    starts_at: Instant | None = None
+
+
+class Scheduled(ResponseModel):
+    """Whether anything is different now."""
+
+    is_different: bool
 
 
 class SchedulePath(Parameters):
@@ -72,6 +106,15 @@ def _changing(
     return do
 
 
+async def _add(
+    context: ApiContext, asked: ParsedRequest[NoParameters, NewSchedule]
+) -> str:
+    given = asked.body.model_dump(mode="json", exclude={"payload", "metadata"})
+    return await context.pool.write(
+        lambda c: http.add_schedule(c, asked.text, dumps(given))
+    )
+
+
 _CHANGES: tuple[tuple[str, str, type[ResponseModel]], ...] = (
     ("pause", "Have a schedule fire nothing until it is resumed", SchedulePaused),
     ("resume", "End a schedule's pause", SchedulePaused),
@@ -84,6 +127,15 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         "The schedules, with their next and last ticks",
         Schedules,
         http.list_schedules,
+    ),
+    Operation(
+        method="POST",
+        path="/api/schedules",
+        summary="Add a schedule, or replace the one of that name",
+        parameters=NoParameters,
+        body=TypeAdapter(NewSchedule),
+        answer=Scheduled,
+        do=_add,
     ),
     *(
         Operation(

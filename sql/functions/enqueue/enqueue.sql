@@ -9,7 +9,8 @@
 --            whoever has added the job is not asked:
 --            a waiting or pending job takes over all that is given here, and what is not
 --            given gets its default: without depends_on it waits for no other job any
---            more. A running one gives up its key and the new job is added beside it
+--            more. One that is running, or has steps, gives up its key and the new job
+--            is added beside it
 --   raise    PW005, with the live job's id in the detail
 --
 -- priority 0 is by policy: the kind's, else the queue's, else 0.
@@ -56,6 +57,7 @@ declare
   v_queue text;
   v_status text;
   v_key text;
+  v_has_steps boolean;
   v_new_status text;
 begin
   if enqueue.kind is null or enqueue.queue is null or enqueue.payload is null then
@@ -98,7 +100,7 @@ begin
     end if;
 
     if enqueue.on_conflict = 'replace' then
-      select j.id, j.queue, j.status, j.concurrency_key into v_id, v_queue, v_status, v_key
+      select j.id, j.queue, j.status, j.concurrency_key, j.has_steps into v_id, v_queue, v_status, v_key, v_has_steps
       from pgwake.jobs_live as j
       where j.kind = enqueue.kind and j.unique_key = enqueue.unique_key
       for update;
@@ -117,7 +119,7 @@ begin
         message = format('a live job of kind %s has the unique key %L', enqueue.kind, enqueue.unique_key),
         detail = format('job %s', v_id),
         hint = 'Let it be, wait for its end, or use on_conflict => ''replace''.';
-    elsif v_status = 'running' then
+    elsif v_status = 'running' or v_has_steps then
       update pgwake.jobs_live as j set unique_key = null where j.id = v_id;
     else
       perform pgwake.check_payload(enqueue.kind, enqueue.payload)

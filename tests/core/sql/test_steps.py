@@ -221,6 +221,8 @@ async def test_an_ended_job_has_its_steps_in_its_row_and_a_retry_brings_them_bac
     assert await record(db, held, "e", None) is None
     await complete(db, held)
     assert (await left_over(db), await names(db, held["id"])) == (0, ["d", "e"])
+    assert await call(db, "purge", status="completed", queue="default") == 1
+    assert await left_over(db) == 0
 
 
 async def test_a_job_whose_id_came_before_has_no_steps_of_that_one(
@@ -456,6 +458,71 @@ async def test_who_waits_gives_its_key_up_and_takes_its_turn_again(
     await sleep(db, held, "s", until)  # keep_order keeps the key
     assert await claim(db) == []
     assert await call(db, "recount_jobs") == 0
+
+
+async def test_who_waits_leaves_the_room_of_its_queue_and_comes_back_by_priority(
+    db: Connection,
+) -> None:
+    await set_queue(db, max_running=1)
+    held = await running(db, priority=5)
+    await ask(db, held, "e")
+    other = await running(db)
+    await insert(db)
+    await emit(db, "e")
+    assert await claim(db) == []
+    await complete(db, other)
+    (again,) = await claim(db)
+    assert (again["id"], await ask(db, again, "e")) == (held["id"], ("here", None))
+
+
+async def test_who_waits_can_be_moved_with_its_time_out(db: Connection) -> None:
+    held = await running(db)
+    await ask(db, held, "e", timeout=SECOND)
+    moved = {"changes": {"queue": "other"}, "job_ids": [held["id"]]}
+    assert (await rows(db, "update_jobs", **moved))[0]["outcome"] == "updated"
+    await set_clock(db, "1 minute")
+    await rows(db, "maintain", step="children")  # by its recheck in the old queue
+    (held,) = await claim(db, queue="other")
+    assert (await ask(db, held, "e"))[0] == "timed_out"
+
+
+async def test_a_job_of_its_unique_key_comes_beside_one_that_has_begun(
+    db: Connection,
+) -> None:
+    until = await db.fetchval("select pgwake.now() + interval '1 hour'")
+    for event in None, "e":
+        held = await running(db, unique_key="k", payload={"n": 1})
+        await record(db, held, "charge")
+        await (ask(db, held, event) if event else sleep(db, held, "s", until))
+        new = {"kind": "noop", "unique_key": "k", "payload": {"n": 2}}
+        assert await call(db, "enqueue", **new) == held["id"]
+        new_id = await call(db, "enqueue", **new, on_conflict="replace")
+        (fresh,) = await claim(db)
+        assert (fresh["id"], fresh["payload"]) == (new_id, {"n": 2})
+        assert fresh["options"] is None
+        await complete(db, fresh)
+        left = await job(db, held["id"])
+        assert (left["payload"], left["unique_key"]) == ({"n": 1}, None)
+
+
+async def test_children_wait_for_a_parent_that_waits(db: Connection) -> None:
+    for end in "completed", "cancelled":
+        parent = await running(db)
+        waiting = await child(db, parent["id"])
+        await ask(db, parent, end)
+        assert await claim(db) == []
+        if end == "completed":
+            await emit(db, end)
+            (parent,) = await claim(db)
+            assert await ask(db, parent, end) == ("here", None)
+            await complete(db, parent)
+            (held,) = await claim(db)
+            assert held["id"] == waiting
+            await complete(db, held)
+        else:
+            await call(db, "cancel_job", job_id=parent["id"])
+            assert await claim(db) == []
+            assert await status(db, waiting) == end
 
 
 async def test_its_parents_do_not_matter_any_more(db: Connection) -> None:

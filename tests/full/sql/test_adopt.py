@@ -12,7 +12,16 @@ from pgwake.database.install import install
 from support import Connect, Connection
 from support.sql.database_copies import clone, restore
 from support.sql.fixtures import fixture
-from support.sql.helpers import call, claim, insert, pair, refused, row_count, running
+from support.sql.helpers import (
+    call,
+    claim,
+    insert,
+    pair,
+    refused,
+    row_count,
+    rows,
+    running,
+)
 
 pytestmark = pytest.mark.own_database  # copied while nobody is connected
 
@@ -23,6 +32,9 @@ select 'jobs', to_jsonb(j) - 'ctid' from pgwake.jobs as j
 union all select 'schedules', to_jsonb(s) from pgwake.schedules as s
 union all select 'queues', to_jsonb(q) from pgwake.queues as q
 union all select 'dependencies', to_jsonb(d) from pgwake.dependencies as d
+union all select 'steps', to_jsonb(s) from pgwake.steps as s
+union all select 'waits', to_jsonb(w) from pgwake.waits as w
+union all select 'events', to_jsonb(e) from pgwake.events as e
 union all select 'stats', to_jsonb(t) - 'oldest_pending_age'
   from pgwake.get_queue_stats() as t
 """
@@ -38,6 +50,10 @@ async def original(db: Connection) -> Connection:
     await call(db, "fail_job", **pair(held), retryable=False)
     parent = await running(db, kind="runs")
     await call(db, "enqueue", kind="waits", depends_on=[parent["id"]])
+    held = await running(db, kind="steps")
+    await call(db, "record_step", **pair(held), name="a", result=1)
+    await call(db, "await_event", **pair(held), event="approved")
+    await call(db, "emit_event", name="other", payload={"by": "Ann"})
     await insert(db, "pends", concurrency_key="k", queue="mail")
     await insert(db, "pends")
     await call(db, "enqueue", kind="delayed", delay=timedelta(hours=1))
@@ -99,6 +115,12 @@ async def test_a_copy_holds_the_same_and_runs_nothing_until_it_is_adopted(
     assert await call(copied, "adopt") == ("production", here)
     assert await row_count(copied, "due_schedules") == 1
     assert [job["kind"] for job in await claim(copied, 9)] == ["pends"]
+    assert await call(copied, "emit_event", name="approved")
+    (held,) = await claim(copied, 9)
+    assert held["options"]["steps"][0]["name"] == "a"
+    for event in "approved", "other":
+        (answer,) = await rows(copied, "await_event", **pair(held), event=event)
+        assert answer["outcome"] == "here"
     assert "sweep" in await call(copied, "maintain")
 
 

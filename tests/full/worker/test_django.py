@@ -70,6 +70,13 @@ def test_migrate_upgrades_the_schema_before_the_migrations_of_others(
     assert installed(shop) == SCHEMA_VERSION
     jobs = shop.execute("select kind from pgwake.jobs").fetchall()
     assert jobs == [("stock",)]
+    shop.execute("insert into pgwake.jobs (kind, queue) values ('steps', 'steps')")
+    recorded = shop.execute(
+        "select pgwake.record_step(id, lease_id, 'a', '1'), pgwake.emit_event('e')"
+        " from pgwake.claim_next_job('steps')"
+    )
+    assert recorded.fetchall() == [(1, True)]
+    shop.execute("delete from pgwake.jobs where kind = 'steps'")
 
 
 @pytest.mark.usefixtures("migrated")

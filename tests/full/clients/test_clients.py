@@ -142,6 +142,29 @@ async def test_a_job_taken_away_or_cancelled_meanwhile_ends_as_the_server_says(
         await consumer.printed(f"{failed} conformance.fail cancelled")
 
 
+async def test_a_job_with_steps_goes_on_in_the_next_consumer(
+    connection: Connection, database: str, binaries: Path
+) -> None:
+    clients = Clients(database, binaries)
+    await connection.execute("create table parcels (number int)")
+    payload = json.dumps({"number": 42})
+    job_id = await insert(connection, kind="conformance.order", payload=payload)
+    line = f"{job_id} conformance.order"
+
+    async with clients.consuming("node") as consumer:  # killed while the job waits
+        await consumer.printed(f"{line} waits")
+        assert f"charged {job_id}:charge" in consumer.lines
+    await call(connection, "emit_event", name="order:42:approved", payload='{"by": 1}')
+    async with clients.consuming("node") as consumer:
+        await consumer.printed(f"{line} sleeps")
+        await consumer.printed(f"{line} completed")
+        assert consumer.lines == ["ready", f"{line} sleeps", f"{line} completed"]
+
+    result = json.loads((await job(connection, job_id))["result"])
+    assert result == {"receipt": f"{job_id}:charge", "by": 1}
+    assert await connection.fetchval("select array_agg(number) from parcels") == [42]
+
+
 async def is_on_duty(connection: Connection) -> bool:
     """Whether somebody else is on duty for the queue."""
     if await call(connection, "park"):

@@ -666,6 +666,7 @@ create table if not exists pgwake.events (
   at          timestamptz not null default pgwake.now(),
   expires_at  timestamptz not null default pgwake.now() + interval '30 days',
   is_unseen   boolean,  -- it came under a snapshot that may miss who waits: maintain('children') is to look
+  is_heard    boolean,  -- a job has recorded it; else diagnose tells of it when it expires
 
   constraint events_pkey primary key (name),
   constraint events_name_is_1_to_512_bytes check (octet_length(name) between 1 and 512)

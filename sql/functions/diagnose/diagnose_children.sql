@@ -4,9 +4,10 @@
 --                        nothing that it waits for is still to come
 -- waits_long     notice  waits for an event, or for another job, without a time-out for
 --                        more than a day
+-- events_unheard notice  no job has recorded them, and nine tenths of their time are over
 --
--- Of the first 1,000 children by id, of their first 1,000 rechecks, and of the first 1,000
--- waits.
+-- Of the first 1,000 children by id, of their first 1,000 rechecks, of the first 1,000
+-- waits, and of the 1,000 events that expire next.
 create or replace function pgwake.diagnose_children()
 returns setof pgwake.finding
 language plpgsql stable
@@ -60,6 +61,16 @@ begin
   group by w.queue
   order by w.queue
   limit 10;
+
+  return query
+  select 'events_unheard', 'notice', min(e.name),
+    format('%s events have nearly expired, and no job has asked for them: %s is one', count(*), pgwake.say_name(min(e.name))),
+    'select event, count(*) from pgwake.waits group by 1;  -- what jobs wait for: emit by that name, or with a shorter keep',
+    count(*)::double precision
+  from (select l.* from pgwake.events as l order by l.expires_at limit 1000) as e
+  where e.is_heard is null and not exists (select from pgwake.waits as w where w.event = e.name)
+    and case when isfinite(e.expires_at) then pgwake.now() > e.expires_at - (e.expires_at - e.at) / 10 end
+  having count(*) > 0;
 end
 $$;
 

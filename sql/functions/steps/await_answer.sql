@@ -33,6 +33,7 @@ declare
   v_wait record;
   v_deadline timestamptz;
   v_is_certain boolean;
+  v_is_heard boolean;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     perform pgwake.raise_invalid(
@@ -60,8 +61,16 @@ begin
   -- From here to our commit whoever brings the answer waits for us, or has come first.
   if await_answer.event is not null then
     v_is_certain := pg_try_advisory_xact_lock(1885828965, pgwake.event_lock_key(await_answer.event));
-    select e.payload into result from pgwake.events as e where e.name = await_answer.event;
-    outcome := case when found then 'here' end;
+    select e.payload, e.is_heard into result, v_is_heard from pgwake.events as e where e.name = await_answer.event;
+    if found then
+      outcome := 'here';
+      if v_is_heard is null then
+        update pgwake.events as e
+        set is_heard = true
+        where e.ctid = (
+          select o.ctid from pgwake.events as o where o.name = await_answer.event for no key update skip locked);
+      end if;
+    end if;
   else
     perform from pgwake.jobs_live as j where j.id = await_answer.parent_id for no key update skip locked;
     v_is_certain := found;

@@ -600,10 +600,18 @@ async def test_events_go_when_they_have_expired_and_nobody_waits(
         await call(db, "emit_event", name="e", keep=-day)
     with refused("23514", "events_name_is_1_to_512_bytes"):
         await db.execute("insert into pgwake.events (name) values ('')")
+    await call(db, "emit_event", name="heard", keep=day)
+    await db.execute("insert into pgwake.events values ('e', '1', now(), 'infinity')")
+    assert (await ask(db, await running(db), "heard"))[0] == "here"
+    await set_clock(db, "23 hours")
+    (finding,) = await db.fetch("select * from pgwake.diagnose_children()")
+    assert (finding["check_name"], finding["value"]) == ("events_unheard", 1)
     await set_clock(db, "2 days")
     for left in ["new", "waited for"], ["new"]:
         await rows(db, "maintain", step="retention")
-        events = await db.fetch("select name from pgwake.events order by name")
+        events = await db.fetch(
+            "select name from pgwake.events where name <> 'e' order by name"
+        )
         assert [row["name"] for row in events] == left
         if "waited for" in left:
             (held,) = await claim(db)

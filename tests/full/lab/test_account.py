@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from time import time
 from uuid import uuid4
 
 import asyncpg
@@ -15,7 +16,26 @@ from lab.chaos.load import Load, prepare
 from lab.chaos.run import ON_PURPOSE, Run, Strike
 from support import Connection
 
-JOBS = 120
+JOBS, STEPPING = 120, 3  # each of these has a child
+CHILD = """
+insert into pgwake.jobs (queue, kind, payload)
+select queue, 'chaos', jsonb_build_object(
+  'serial', -$2::int, 'has_effect', true, 'event', $3::text)
+from pgwake.jobs where id = $1
+returning id
+"""
+IS_LEFT = "select exists (select from pgwake.jobs_live)"
+RECORD = "select pgwake.record_step($1, $2, $3, $4::text::jsonb)"
+SLEEP = "select pgwake.sleep_job($1, $2, 'nap', clock_timestamp() + '10 ms')"
+AWAIT = "select outcome from pgwake.await_event($1, $2, $3, name => 'event')"
+AWAIT_CHILD = """
+select outcome from pgwake.await_job($1, $2, (
+  select result::bigint from pgwake.get_steps($1) where name = 'child'), name => 'end')
+"""
+COMPLETE = """
+select pgwake.complete_job($1, $2, jsonb_object_agg(name, coalesce(result, 'null')))
+from pgwake.get_steps($1)
+"""
 DEAD, SILENT = "host:71:aaaaaaaa", "host:72:bbbbbbbb"
 STOPPED, SOUND = "host:73:cccccccc", "host:74:dddddddd"
 
@@ -47,6 +67,17 @@ TAMPERED_ROWS = {
     "insert into {0}.effects select id, lease_id from pgwake.jobs"
     " where status = 'failed'": "and not completed by it",
     "delete from {0}.effects": "without the effect of that execution",
+    "update pgwake.jobs set result = jsonb_set(result, '{{call}}', '1')"
+    " where payload ->> 'serial' = '5'": "not what is recorded",
+    "update pgwake.jobs set steps = jsonb_set(steps, '{{0,result}}', '1')"
+    " where payload ->> 'serial' = '5'": "that nobody has enqueued",
+    "update pgwake.jobs set steps = jsonb_set(steps, '{{1,result}}', '1')"
+    " where payload ->> 'serial' = '5'": "of which no call is known",
+    "update pgwake.jobs set steps = jsonb_set(steps, '{{1,at}}', '\"2020-01-01\"')"
+    " where payload ->> 'serial' = '5'": "was called though it was recorded",
+    "update pgwake.events set payload = '1'": "have heard another event",
+    "insert into pgwake.waits (job_id, name, event, since) select id, 'x', 'x', now()"
+    " from pgwake.jobs where payload ->> 'serial' = '5'": "waits left over",
 }
 
 
@@ -57,13 +88,14 @@ class Play:
         self._connection = connection
         self._run = run
         run.journal.mkdir()
+        run.calls.mkdir()
 
     async def claim(
         self, worker: str, count: int, *, has_begun: bool = True
     ) -> list[asyncpg.Record]:
         one_more = "from pgwake.claim_next_job($1, $3) where $2 = 1"
         many = "from pgwake.claim_jobs($1, $2, $3) where $2 > 1"
-        columns = "select id, attempt, lease_id, payload"
+        columns = "select id, attempt, lease_id, payload, options"
         jobs = await self._connection.fetch(
             f"{columns} {one_more} union all {columns} {many}",
             *(self._run.queue, count, worker),
@@ -72,7 +104,7 @@ class Play:
             pid = worker.split(":")[1]
             with (self._run.journal / pid).open("a") as journal:
                 for job in jobs:
-                    line = (job["id"], job["attempt"], job["lease_id"], pid, 0.5, 0)
+                    line = (*tuple(job)[:3], pid, time(), 0)
                     journal.write("\t".join(map(str, line)) + "\n")
         return jobs
 
@@ -85,12 +117,15 @@ class Play:
 
     async def work(self) -> None:
         """Do what is left, as the handlers would."""
-        while jobs := await self.claim(SOUND, 1):
-            for job in jobs:
+        while await self._connection.fetchval(IS_LEFT):
+            for job in await self.claim(SOUND, 1):
                 await self._do(job, json.loads(job["payload"]))
 
     async def _do(self, job: asyncpg.Record, payload: dict[str, int]) -> None:
         ids = (job["id"], job["lease_id"])
+        if "patience" in payload:
+            await self._do_steps(job, payload["serial"])
+            return
         if job["attempt"] <= payload.get("fails", 0) or "is_doomed" in payload:
             await self._connection.execute(
                 "select pgwake.fail_job($1, $2, $3, reason => $4, retryable => $5,"
@@ -104,7 +139,27 @@ class Play:
             await self._connection.execute(
                 f"insert into {effects} values ($1, $2)", *ids
             )
+        if "event" in payload:
+            emit = "select pgwake.emit_event($1, to_jsonb($2::uuid))"
+            await self._connection.execute(emit, payload["event"], job["lease_id"])
         await self._connection.execute("select pgwake.complete_job($1, $2)", *ids)
+
+    async def _do_steps(self, job: asyncpg.Record, serial: int) -> None:
+        """Do what is not recorded, and leave to sleep or to wait."""
+        ids = (job["id"], job["lease_id"])
+        fetchval, event = self._connection.fetchval, f"{self._run.schema}:{serial}"
+        if "steps" not in json.loads(job["options"] or "{}"):
+            child = await fetchval(CHILD, job["id"], serial, event)
+            await fetchval(RECORD, *ids, "child", str(child))
+            with (self._run.calls / "74").open("a") as calls:
+                calls.write(f"{job['id']}\t{job['lease_id']}\n")
+            await fetchval(RECORD, *ids, "call", f'"{job["lease_id"]}"')
+        if (
+            await fetchval(SLEEP, *ids) == "over"
+            and await fetchval(AWAIT, *ids, event) == "here"
+            and await fetchval(AWAIT_CHILD, *ids) == "here"
+        ):
+            await fetchval(COMPLETE, *ids)
 
 
 @pytest.fixture
@@ -146,16 +201,19 @@ async def test_it_accounts_for_every_job_and_says_why_each_ran_again(
     found = await account(connection, run, JOBS, 0, strikes)
 
     assert found.accounts_for_every_job, found.problems
-    assert found.completed + found.failed_on_purpose == JOBS
+    assert found.completed + found.failed_on_purpose == JOBS + STEPPING
     assert found.failed_on_purpose == 4
-    assert found.effects == 5 - 2, "two of them are to fail"
+    assert found.effects == 5 - 2 + STEPPING, "two of them are to fail"
+    assert found.stepped == STEPPING
+    assert found.wakes >= STEPPING
     assert found.repeats == {
         "failed on purpose": 3 + 2 * 3,
         "the worker died": 4,
         "the lease ran out": 3,
         "released at a stop": 5,
     }
-    assert found.executions == JOBS + sum(found.repeats.values())
+    first = JOBS + STEPPING
+    assert found.executions == first + sum(found.repeats.values()) + found.wakes
     assert found.unbegun == 6
     assert found.blamed == {"kill": 10, "half-open": 3}
     assert (found.lost, found.doubled_effects, found.crashed_out) == (0, 0, 0)
@@ -199,6 +257,33 @@ async def test_whatever_is_wrong_with_an_execution_is_found(
         found = await account(connection, run, JOBS, 0, strikes)
 
         assert any(problem in told for told in found.problems), (problem, found)
+
+
+async def test_a_job_that_is_woken_after_much_younger_ones_is_found_unless_for_a_fault(
+    connection: Connection, run: Run, strikes: list[Strike]
+) -> None:
+    await connection.execute(
+        "update pgwake.jobs set created_at = created_at + interval '1 minute'"
+        " where payload ->> 'serial' = '1'"
+    )
+
+    with_faults = await account(connection, run, JOBS, 0, strikes)
+    without = await account(connection, run, JOBS, 0, [])
+
+    assert with_faults.accounts_for_every_job, with_faults.problems
+    assert any("woken later than by a poll" in told for told in without.problems)
+    assert without.latest_wake > 50
+
+
+async def test_a_step_that_is_called_twice_under_one_lease_is_found(
+    connection: Connection, run: Run, strikes: list[Strike]
+) -> None:
+    calls = run.calls / "74"
+    calls.write_text(calls.read_text() * 2)
+
+    found = await account(connection, run, JOBS, 0, strikes)
+
+    assert any("called twice under one lease" in told for told in found.problems)
 
 
 async def test_a_line_that_a_kill_has_torn_does_not_count(

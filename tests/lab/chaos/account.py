@@ -16,6 +16,11 @@ side it may be the crash of a claim whose handler had not begun, and nothing els
 crash, and each failure that was not on purpose (the handler's own transaction was cut
 off), must have a strike to blame: one that had its worker among its victims, or hit
 everybody, from when it began until a minute after it was over.
+
+A job with steps runs again after each sleep and wait, and its counts begin anew: of its
+executions there are at least so many. What it has heard of its steps is what is
+recorded; no function of a step is called by an execution that began after its record;
+and it is woken in time, see _WAKES. All by the clock of this machine.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -26,33 +31,44 @@ import anyio
 
 from pgwake.database.connection import Connection
 
-from .run import ON_PURPOSE, Run, Strike
+from .crew import POLL_SECONDS
+from .run import ON_PURPOSE, STEPS_KIND, Run, Strike
 
 # A lease has to run out and be found; a supervisor has to reach the database again.
 AFTERMATH_SECONDS = 60
+HELD_UP_SECONDS = 2.0  # a process, by a busy machine
 
 _TABLES = """
-drop table if exists executions, strikes, jobs, ends, sums;
+drop table if exists
+  executions, calls, strikes, jobs, ends, sums, steps, wakes;
 create temporary table executions
   (job_id bigint, attempt int, lease_id uuid, pid int, began_at float8, serial bigint);
+create temporary table calls (job_id bigint, lease_id uuid);
 create temporary table strikes
   (fault text, began_at timestamptz, healed_at timestamptz, victims text[]);
 create temporary table jobs
   (id bigint, status text, attempt int, crash_count int, bounce_count int,
    lease_id uuid, errors jsonb, serial bigint, fails int, is_doomed boolean,
-   has_effect boolean);
+   has_effect boolean, has_steps boolean, created_at float8, finished_at float8,
+   result jsonb);
 create temporary table ends
-  (job_id bigint, number int, attempt int, pid int, reason text, fault text,
-   has_run boolean, is_last boolean);
+  (job_id bigint, number int, at timestamptz, attempt int, pid int, reason text,
+   fault text, has_run boolean, is_last boolean);
 create temporary table sums
   (job_id bigint, crashes bigint, failures bigint, purposeful bigint, passing bigint,
    ran bigint);
+create temporary table steps
+  (job_id bigint, name text, result jsonb, since float8, due_at float8, at float8);
+create temporary table wakes
+  (job_id bigint, due_at float8, begun_at float8, overtaken float8,
+   is_excused boolean);
 """
 _JOBS = """
 insert into jobs
 select j.id, j.status, j.attempt, j.crash_count, j.bounce_count, j.lease_id, j.errors,
   (j.payload ->> 'serial')::bigint, coalesce((j.payload ->> 'fails')::int, 0),
-  j.payload ? 'is_doomed', j.payload ? 'has_effect'
+  j.payload ? 'is_doomed', j.payload ? 'has_effect', j.kind = $2,
+  extract(epoch from j.created_at), extract(epoch from j.finished_at), j.result
 from pgwake.jobs as j
 where j.queue = $1
 """
@@ -61,7 +77,8 @@ where j.queue = $1
 _ENDS = """
 insert into ends
 with told as (
-  select j.id as job_id, j.status, u.number, (u.entry ->> 'attempt')::int as attempt,
+  select j.id as job_id, j.status, u.number, (u.entry ->> 'at')::timestamptz as at,
+    (u.entry ->> 'attempt')::int as attempt,
     split_part(u.entry ->> 'worker', ':', 2)::int as pid,
     case
       when u.entry ->> 'reason' = 'crashed'
@@ -94,7 +111,7 @@ with told as (
   from told as t
   left join ran using (job_id, pid, attempt)
 )
-select p.job_id, p.number, p.attempt, p.pid, p.reason,
+select p.job_id, p.number, p.at, p.attempt, p.pid, p.reason,
   case when p.reason not like '% on purpose' then p.fault end, p.has_run,
   p.status = 'failed' and p.number = max(p.number) over (partition by p.job_id)
 from placed as p
@@ -109,6 +126,67 @@ select e.job_id, count(*) filter (where e.reason like 'the %'),
 from ends as e
 group by e.job_id
 """
+# What jobs have recorded, and from when on each answer was there: not before the job
+# was done with the step before.
+_STEPS = """
+insert into steps
+with told as (
+  select j.id as job_id, s.place, s.name, s.kind, s.result, s.until, s.at
+  from jobs as j
+  cross join pgwake.get_steps(j.id) as s
+  where j.has_steps
+)
+select t.job_id, t.name, t.result, t.since, greatest(t.since,
+    case when t.name = 'end' then c.finished_at
+      else extract(epoch from coalesce(t.until, e.at)) end),
+  extract(epoch from t.at)
+from (
+  select t.*, lag(extract(epoch from greatest(t.at, t.until)))
+    over (partition by t.job_id order by t.place) as since
+  from told as t
+) as t
+join jobs as j on j.id = t.job_id
+left join jobs as c on c.serial = -j.serial
+left join pgwake.events as e on e.name = '{0}:' || j.serial and t.name = 'event'
+"""
+# The executions that sleeps' ends and answers have begun; an answer that came before
+# the job asked has begun none. overtaken: by so many seconds a job that was enqueued
+# later than the answer was there has begun before. is_excused: a fault was made
+# meanwhile, or had cut an attempt of the job short since its step before.
+_WAKES = """
+insert into wakes
+with begun as (
+  select s.job_id, s.since, s.due_at, min(x.began_at) as begun_at
+  from steps as s
+  join executions as x on x.job_id = s.job_id and x.began_at >= s.due_at
+  where s.name in ('nap', 'event', 'end') and (s.name = 'nap' or x.began_at <= s.at)
+  group by s.job_id, s.name, s.since, s.due_at
+), woken as (
+  select b.job_id, min(b.since) as since, min(b.due_at) as due_at, b.begun_at
+  from begun as b
+  group by b.job_id, b.begun_at
+), moments as (
+  select min(x.began_at) as at, j.created_at, null::bigint as job_id,
+    null::float8 as since, null::float8 as due_at
+  from jobs as j
+  join executions as x on x.job_id = j.id
+  where not j.has_steps
+  group by j.id, j.created_at
+  union all
+  select w.begun_at, null, w.job_id, w.since, w.due_at from woken as w
+), seen as (
+  select m.*, max(m.created_at) over (order by m.at) as newest_at from moments as m
+)
+select s.job_id, s.due_at, s.at, greatest(s.newest_at - s.due_at, 0), exists (
+    select from strikes as k
+    where extract(epoch from k.began_at) <= s.at
+      and extract(epoch from k.healed_at) >= s.due_at
+  ) or exists (
+    select from ends as e
+    where e.job_id = s.job_id and extract(epoch from e.at) between s.since and s.at)
+from seen as s
+where s.job_id is not null
+"""
 _FIGURES = """
 select
   count(*) filter (where j.status = 'completed') as completed,
@@ -117,9 +195,16 @@ select
   count(*) filter (where j.status = 'failed' and l.reason like 'the %') as crashed_out,
   (select count(*) from ends as e where not e.has_run) as unbegun,
   (select count(*) from {0}.effects) as effects,
+  count(*) filter (where j.has_steps and j.status = 'completed') as stepped,
+  (select count(*) from wakes as w) as wakes,
+  (select count(*) from wakes as w where not w.is_excused) as judged_wakes,
+  (select coalesce(max(w.overtaken), 0) from wakes as w where not w.is_excused)
+    as latest_wake,
   (select count(*) from executions) as executions,
   (select count(*) from (
-    select from executions as x group by x.job_id having count(*) > 1) as r
+    select from executions as x join jobs as j on j.id = x.job_id
+    where not j.has_steps
+    group by x.job_id having count(*) > 1) as r
   ) as ran_again
 from jobs as j
 left join ends as l on l.job_id = j.id and l.is_last
@@ -138,7 +223,7 @@ having sum(j.bounce_count) > 0
 _BLAMED = "select e.fault, count(*) from ends as e where e.fault is not null group by 1"
 
 # What must not be: a sentence, and the ids of which it is true ({0}: the run's schema,
-# {1}: how many jobs are enqueued).
+# {1}: how many jobs are enqueued, {2}: how late one may be woken).
 _LOST = {
     "acknowledged, and without a row (serials)": """
 select s.serial as id from generate_series(1, {1}) as s(serial)
@@ -155,7 +240,12 @@ _WRONG = {
     "enqueued twice (serials)": """
 select j.serial as id from jobs as j group by j.serial having count(*) > 1""",
     "with a row that nobody has enqueued": """
-select j.id from jobs as j where (j.serial between 1 and {1}) is not true""",
+select j.id
+from jobs as j
+left join jobs as p on p.serial = -j.serial
+left join steps as s on s.job_id = p.id and s.name = 'child'
+where (j.serial between 1 and {1}) is not true
+  and (s.result = to_jsonb(j.id)) is not true""",
     "completed without the effect of that execution": """
 select j.id
 from jobs as j
@@ -180,7 +270,7 @@ where j.status = 'failed' and (
 select j.id
 from jobs as j
 left join sums as s on s.job_id = j.id
-where j.status in ('completed', 'failed') and (
+where j.status in ('completed', 'failed') and not j.has_steps and (
   j.crash_count <> coalesce(s.crashes, 0)
   or j.attempt <> (j.status = 'completed')::int + coalesce(s.failures, 0)
     + greatest(j.crash_count - 2, 0) + greatest(j.bounce_count - 19, 0))""",
@@ -209,16 +299,60 @@ from jobs as j
 left join (select x.job_id, count(*) from executions as x group by x.job_id) as x
   on x.job_id = j.id
 left join sums as s on s.job_id = j.id
+cross join lateral (
+  select coalesce(x.count, 0)
+    - (j.status = 'completed')::int - coalesce(s.ran, 0) - j.bounce_count as left_over
+) as l
 where j.status in ('completed', 'failed')
-  and coalesce(x.count, 0)
-    <> (j.status = 'completed')::int + coalesce(s.ran, 0) + j.bounce_count""",
+  and (l.left_over < 0 or (l.left_over > 0 and not j.has_steps))""",
     "failed by an execution that is not in the journal": """
 select e.job_id as id
 from ends as e where not e.has_run and e.reason not like 'the %'""",
     "crashed or failed in passing, with no fault to blame": """
 select e.job_id as id
 from ends as e where e.fault is null and e.reason not like '% on purpose'""",
+    "completed, and what they heard of their steps is not what is recorded": """
+select j.id
+from jobs as j
+left join (
+  select s.job_id, jsonb_object_agg(s.name, coalesce(s.result, 'null')) as results
+  from steps as s group by s.job_id
+) as s on s.job_id = j.id
+where j.has_steps and j.status = 'completed' and s.results is distinct from j.result""",
+    "with a step of which no call is known": """
+select s.job_id as id
+from steps as s
+left join calls as c on c.job_id = s.job_id and to_jsonb(c.lease_id) = s.result
+where s.name = 'call' and c.job_id is null""",
+    "with a step that was called though it was recorded": """
+select s.job_id as id
+from steps as s
+join calls as c on c.job_id = s.job_id
+join executions as x on x.job_id = c.job_id and x.lease_id = c.lease_id
+where s.name = 'call' and x.began_at > s.at""",
+    "with a step called twice under one lease": """
+select c.job_id as id
+from calls as c group by c.job_id, c.lease_id having count(*) > 1""",
+    "that have heard another event, or completed without it": """
+select j.id
+from jobs as j
+left join pgwake.events as e on e.name = '{0}:' || -j.serial
+left join jobs as p on p.serial = -j.serial
+left join steps as s on s.job_id = p.id and s.name = 'event'
+where j.serial < 0 and j.status = 'completed'
+  and (e.payload = to_jsonb(j.lease_id) and (s.result <> e.payload) is not true)
+    is not true""",
+    "ended, and their steps or waits left over": """
+select j.id
+from jobs as j
+where j.status in ('completed', 'failed') and j.has_steps and (
+  exists (select from pgwake.steps as s where s.job_id = j.id)
+  or exists (select from pgwake.waits as w where w.job_id = j.id))""",
+    "woken later than by a poll": """
+select w.job_id as id from wakes as w
+where not w.is_excused and w.overtaken > {2}""",
 }
+_LATE_SECONDS = POLL_SECONDS + HELD_UP_SECONDS
 _COUNT = """
 select count(*) as count, (array_agg(p.id order by p.id))[:5] as first from ({0}) as p
 """
@@ -237,11 +371,16 @@ class Account:
         crashed_out: Jobs that failed since they had crashed too often, each time by a
             fault.
         executions: How often a handler began.
-        ran_again: Jobs that were executed more than once.
+        ran_again: Jobs without steps that were executed more than once.
         repeats: Why: how executions ended that were followed by another claim.
         unbegun: Crashes of claims whose handler had not begun.
         blamed: By fault, the crashes and passing failures that it explains.
         effects: Rows that handlers have committed with the end of their job.
+        stepped: Jobs with steps that are completed.
+        wakes: How often a sleep's end, an event or a job's end has begun an execution.
+        judged_wakes: Those that no fault met.
+        latest_wake: Of these, by how many seconds the latest was overtaken: there a job
+            began before that was enqueued so long after the answer was there.
         lost: Jobs that were acknowledged and have no row, or have not ended.
         doubled_effects: Jobs whose effect is there more than once.
         problems: Why not every job is accounted for; each names the first five.
@@ -258,6 +397,10 @@ class Account:
     unbegun: int
     blamed: dict[str, int]
     effects: int
+    stepped: int
+    wakes: int
+    judged_wakes: int
+    latest_wake: float
     lost: int
     doubled_effects: int
     problems: tuple[str, ...]
@@ -290,7 +433,7 @@ async def account(
     async def count(sets: dict[str, str]) -> int:
         total = 0
         for sentence, ids in sets.items():
-            query = _COUNT.format(ids.format(run.schema, enqueued))
+            query = _COUNT.format(ids.format(run.schema, enqueued, _LATE_SECONDS))
             row = await connection.fetchrow(query)
             if row is not None and row["count"]:
                 total += row["count"]
@@ -325,11 +468,14 @@ async def _gather(connection: Connection, run: Run, strikes: Sequence[Strike]) -
         "strikes",
         records=[(s.fault, s.began_at, s.healed_at, list(s.victims)) for s in strikes],
     )
-    await connection.execute(_JOBS, run.queue)
-    await connection.execute("analyze executions; analyze jobs")
+    await connection.copy_to_table("calls", source=_read(run.calls))
+    await connection.execute(_JOBS, run.queue, STEPS_KIND)
+    await connection.execute("analyze executions; analyze calls; analyze jobs")
     await connection.execute(_ENDS, ON_PURPOSE, AFTERMATH_SECONDS)
     await connection.execute(_SUMS)
-    await connection.execute("analyze ends; analyze sums")
+    await connection.execute(_STEPS.format(run.schema))
+    await connection.execute("analyze ends; analyze sums; analyze steps")
+    await connection.execute(_WAKES)
 
 
 async def _read(journal: Path) -> AsyncIterator[bytes]:

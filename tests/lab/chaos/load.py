@@ -8,7 +8,7 @@ from pgwake.database.connection import Connection
 from pgwake.database.session import Session
 from pgwake.sleep import pause
 
-from .run import KIND, Run
+from .run import KIND, STEPS_KIND, Run
 
 PRODUCERS = 4
 BATCH_SECONDS = 0.1  # of its share of the rate, in a producer's INSERT
@@ -28,10 +28,12 @@ with batch as (
   returning first_serial
 )
 insert into pgwake.jobs (queue, kind, payload)
-select $1, $4, jsonb_strip_nulls(jsonb_build_object(
+select $1, case when s.serial % 50 = 5 then $5 else $4 end, jsonb_strip_nulls(
+  jsonb_build_object(
   'serial', s.serial,
-  'seconds', round(
-    (random() * case when s.serial % 50 = 0 then 0.6 else 0.01 end)::numeric, 4),
+  'seconds', round((
+    random() * case when s.serial % 50 in (0, 5) then 0.6 else 0.01 end)::numeric, 4),
+  'patience', case s.serial % 100 when 5 then 0.3 when 55 then 60 end,
   'fails', case s.serial % 50 when 1 then 1 when 2 then 2 end,
   'is_doomed', case when s.serial % 100 in (3, 4) then true end,
   'has_effect', case when s.serial % 25 = 4 then true end))
@@ -100,7 +102,7 @@ class Load:
 
     async def _put(self, batch: range, connection: Connection) -> str:
         return await connection.execute(
-            self._insert, self._run.queue, batch[0], batch[-1], KIND
+            self._insert, self._run.queue, batch[0], batch[-1], KIND, STEPS_KIND
         )
 
     async def _next(self, began: float) -> range | None:

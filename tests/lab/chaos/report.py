@@ -33,6 +33,10 @@ def line(strike: Strike, recovery: Recovery, *, is_joined: bool) -> str:
 def told(account: Account, recoveries: Sequence[Recovery]) -> Iterator[str]:
     """Yield the account's lines."""
     blamed = ", ".join(f"{n} {name}" for name, n in account.blamed.items())
+    woken = (
+        f"of these {account.judged_wakes:,} met by no fault, the latest by "
+        f"{account.latest_wake:.2f} s"
+    )
     back = [r.seconds for r in recoveries if r.seconds is not None]
     rows = [
         ("enqueued", account.enqueued, f"{account.settled:,} INSERTs' answer was lost"),
@@ -48,6 +52,8 @@ def told(account: Account, recoveries: Sequence[Recovery]) -> Iterator[str]:
         *(("", count, why) for why, count in sorted(account.repeats.items())),
         ("blamed on faults", sum(account.blamed.values()), blamed),
         ("effects in transactions", account.effects, ""),
+        ("completed with steps", account.stepped, ""),
+        ("woken", account.wakes, woken),
         ("lost", account.lost, ""),
         ("doubled effects", account.doubled_effects, ""),
         ("as before again", f"{max(back, default=0):.1f}", "s at the latest"),

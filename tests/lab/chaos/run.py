@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 KIND = "chaos"  # of its jobs
+STEPS_KIND = "chaos.steps"  # of those with steps; a child of each is of the other kind
 ON_PURPOSE = "on purpose"  # what a handler says that fails because it should
 
 
@@ -36,6 +37,11 @@ class Run:
     def journal(self) -> Path:
         """The folder in which each worker process notes what it executes."""
         return self.folder / "journal"
+
+    @property
+    def calls(self) -> Path:
+        """The folder in which it notes the calls of steps' functions."""
+        return self.folder / "calls"
 
 
 @dataclass(frozen=True, slots=True)

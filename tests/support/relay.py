@@ -27,6 +27,8 @@ class Relay:
 
     Attributes:
         url: The database's URL through it.
+        client_seconds: So long after a freeze the clients of its connections are told
+            that these are dead, as by TCP_USER_TIMEOUT in sessions of ours.
 
     Raises:
         ConfigurationError: The URL has several hosts.
@@ -51,6 +53,7 @@ class Relay:
         }
         self._delay_seconds = 0.0
         self._bytes_per_second = float("inf")
+        self.client_seconds = 60.0
 
     @classmethod
     @asynccontextmanager
@@ -72,9 +75,11 @@ class Relay:
         New connections are taken, and hear nothing.
         """
         self._thawed.clear()
-        self._dead |= {
-            connection for connection, ends in self._connections.items() if ends[1:]
-        }
+        dead = {task: ends for task, ends in self._connections.items() if ends[1:]}
+        self._dead |= dead.keys()
+        for client, _ in dead.values():
+            loop = asyncio.get_running_loop()
+            loop.call_later(self.client_seconds, _reset, client)
 
     def block(self, way: Way) -> None:
         """Hold back what goes one way; the other way is open.
@@ -104,7 +109,7 @@ class Relay:
     async def heal(self) -> None:
         """Be as at the beginning; connections from before a freeze stay dead.
 
-        Their server is told, as keepalives would tell it; their clients are not.
+        Their server is told, as keepalives would tell it; their clients are not yet.
         """
         self._delay_seconds, self._bytes_per_second = 0.0, float("inf")
         for event in self._open.values():

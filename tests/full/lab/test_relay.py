@@ -68,6 +68,17 @@ async def test_the_server_is_told_of_a_half_open_connection_when_it_is_over(
     await wait_for(is_gone)
 
 
+async def test_the_client_is_told_of_a_half_open_connection_in_the_end(
+    relay: Relay, through: Connection
+) -> None:
+    relay.client_seconds = SILENCE_SECONDS
+    relay.freeze()
+    await relay.heal()
+
+    with pytest.raises((asyncpg.PostgresConnectionError, ConnectionError)):
+        await through.fetchval(QUESTION)
+
+
 async def test_what_goes_to_the_server_is_held_and_arrives_late(
     relay: Relay, through: Connection, connection: Connection
 ) -> None:

@@ -30,6 +30,7 @@ SMALL: dict[str, dict[str, int]] = {
     "metrics": {"jobs": 1000, "workers": 2, "seconds": 1},
     "parts": {"rounds": 20, "repeats": 1},
     "scale": {"jobs": 40, "serial_jobs": 8, "repeats": 1},
+    "steps": {"rounds": 10, "beside": 500, "sleeps": 3, "repeats": 1},
     "storage": {"jobs": 2000, "every": 1000, "payload_bytes": 64},
 }
 ONLY = {
@@ -54,6 +55,7 @@ SHOWN = {
     "stats": (2, {"p50_ms", "buffers", "pending_count"}),
     "metrics": (1, {"server_percent", "sample_ms", "scrape_ms"}),
     "parts": (4, {"insert_us", "claim_us", "complete_us"}),
+    "steps": (3, set()),
     "scale": (1, {"jobs_per_second", "server_cpu_us", "exponent"}),
     "storage": (2, {"jobs_per_second", "wal_bytes_a_job", "jobs_finished_mb"}),
 }

@@ -30,6 +30,7 @@ from . import (
     snapshot,
     stats,
     steady,
+    steps,
     storage,
     wakeup,
 )
@@ -39,7 +40,7 @@ MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(drain, wakeup, steady, snapshot, inserts, delayed),
-        *(claims, idle, stats, metrics, scale, parts, storage),
+        *(claims, idle, stats, metrics, scale, parts, steps, storage),
     )
 }
 # Fifty worker processes have five sessions each.

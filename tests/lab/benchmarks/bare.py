@@ -112,9 +112,9 @@ async def _measure(
     pids = {s: await s.fetchval("select pg_backend_pid()") for s in (ours, bare)}
 
     async def measured(name: str, session: Connection, work: Awaitable[T]) -> T:
-        wal, cpu = await session.fetchval(WAL), _cpu_us(pids[session])
+        wal, cpu = await session.fetchval(WAL), cpu_us(pids[session])
         answer = await work
-        after = _cpu_us(pids[session])
+        after = cpu_us(pids[session])
         if cpu is not None and after is not None:
             used.setdefault(f"{name}_us", []).append((after - cpu) / batch)
         wal = await session.fetchval(WAL) - wal
@@ -161,7 +161,7 @@ def _leases(rows: Sequence[asyncpg.Record]) -> tuple[list[int], list[UUID]]:
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
-def _cpu_us(pid: int) -> float | None:
+def cpu_us(pid: int) -> float | None:
     """CPU of a session's process so far; None: it is not on this machine."""
     try:
         stat = Path(f"/proc/{pid}/comm").read_text()

@@ -39,10 +39,15 @@ def medians(runs: Sequence[Run]) -> dict[str, Figures]:
 
 
 def show_table(title: str, runs: Sequence[Run]) -> None:
-    """Print a row a condition: medians, with the range of the first figure."""
+    """Print a row a condition: medians, with the range of the first figure.
+
+    Conditions that share no figures are tables of their own.
+    """
     first, *others = dict.fromkeys(name for run in runs for name in run.figures)
     rows = []
     for condition, figures in medians(runs).items():
+        if first not in figures:
+            continue
         values = [one.figures[first] for one in runs if one.condition == condition]
         rows.append(
             {
@@ -55,6 +60,8 @@ def show_table(title: str, runs: Sequence[Run]) -> None:
         )
     say(title)
     show(rows, as_json=False)
+    if left := [run for run in runs if first not in run.figures]:
+        show_table(title, left)
 
 
 async def surroundings(url: str) -> dict[str, Any]:

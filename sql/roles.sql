@@ -182,8 +182,10 @@ grant execute on function
 grant select on all tables in schema pgwake to pgwake_admin;
 grant insert, update, delete on pgwake.queues, pgwake.concurrency_limits to pgwake_admin;
 grant delete,
-  insert (name, max_attempts, backoff_base, backoff_cap, backoff_jitter, timeout, lease, priority, check_payload),
-  update (name, max_attempts, backoff_base, backoff_cap, backoff_jitter, timeout, lease, priority, check_payload)
+  insert (name, max_attempts, backoff_base, backoff_cap, backoff_jitter, timeout, lease, priority, check_payload,
+    max_running, rate_limit, rate_burst),
+  update (name, max_attempts, backoff_base, backoff_cap, backoff_jitter, timeout, lease, priority, check_payload,
+    max_running, rate_limit, rate_burst)
   on pgwake.kinds to pgwake_admin;
 grant execute on function
   pgwake.adopt,

@@ -18,6 +18,7 @@
 --          pgwake.renewals        of leases whose job's row was locked at that moment
 --          pgwake.rate_buckets    what is left of each queue's rate
 --          pgwake.key_buckets     what is used of concurrency keys' rates
+--          pgwake.kind_buckets    what is left of each kind's rate
 --          pgwake.schedules       recurring jobs, by cron or by an interval
 --          pgwake.workers         who works, for people to look at
 --          pgwake.upkeep_turns    which worker does the upkeep
@@ -218,6 +219,9 @@ create table if not exists pgwake.kinds (
   declared_at              timestamptz,
   bounce_count             bigint not null default 0,       -- jobs given back by workers that don't know the kind
   bounced_at               timestamptz,
+  max_running              int,                             -- jobs that run at once, in all queues; default no limit
+  rate_limit               double precision,                -- starts a second, of all queues; default no limit
+  rate_burst               int,                             -- starts at once; default a second's worth, at least 1
 
   constraint kinds_pkey primary key (name),
   constraint kinds_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),
@@ -239,7 +243,11 @@ create table if not exists pgwake.kinds (
     and (declared_lease between interval '1 second' and interval '1 day') is not false),
   constraint kinds_priority_is_minus_100_to_100
     check ((priority between -100 and 100) is not false and (declared_priority between -100 and 100) is not false),
-  constraint kinds_declared_schema_is_an_object check (jsonb_typeof(declared_schema) = 'object')
+  constraint kinds_declared_schema_is_an_object check (jsonb_typeof(declared_schema) = 'object'),
+  constraint kinds_max_running_is_0_to_100000 check (max_running between 0 and 100000),
+  constraint kinds_rate_limit_is_up_to_1000000_a_second check (rate_limit >= 0.00001 and rate_limit <= 1000000),
+  constraint kinds_rate_burst_is_1_to_1000000 check (rate_burst between 1 and 1000000),
+  constraint kinds_rate_burst_needs_rate_limit check (rate_burst is null or rate_limit is not null)
 );
 
 -- Limits of single concurrency keys, where they differ from their queue's key_limit and key_rate.
@@ -302,6 +310,15 @@ create table if not exists pgwake.rate_buckets (
   filled_at  timestamptz not null,
 
   constraint rate_buckets_pkey primary key (queue)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- The same of each kind with a rate_limit.
+create table if not exists pgwake.kind_buckets (
+  kind       text collate "C" not null,
+  tokens     double precision not null,
+  filled_at  timestamptz not null,
+
+  constraint kind_buckets_pkey primary key (kind)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- The token bucket of each concurrency key with a rate that is not full; see use_key_tokens.
@@ -755,7 +772,11 @@ begin
 
   -- What claims have to know of kinds, and what inserts do.
   create index kinds_claim_idx on pgwake.kinds (name)
-    where timeout is not null or lease is not null or declared_lease is not null;
+    where timeout is not null or lease is not null or declared_lease is not null or max_running is not null
+      or rate_limit is not null;
+
+  create index kinds_limits_idx on pgwake.kinds (name)
+    where max_running is not null or rate_limit is not null;
 
   create index kinds_insert_idx on pgwake.kinds (name)
     where check_payload or priority is not null or declared_priority is not null;
@@ -873,6 +894,7 @@ comment on table pgwake.events is 'What has happened, for jobs that wait for it;
 comment on table pgwake.schedules is 'Recurring jobs; see schedule().';
 comment on table pgwake.renewals is 'Renewals of leases whose job was locked at that moment; see sweep_expired_leases().';
 comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
+comment on table pgwake.kind_buckets is 'The token bucket of each kind with a rate limit.';
 comment on table pgwake.key_buckets is 'When the bucket of each concurrency key with a rate is full again.';
 comment on table pgwake.workers is 'Who works, for people to look at; nothing rests on it.';
 comment on table pgwake.upkeep_turns is 'Which worker does the upkeep, and when each step was last done; one row.';

@@ -3,14 +3,15 @@
 -- collation "C", one index tells which queues' jobs concern somebody when they end,
 -- queues can drop the payloads of completed jobs and refuse more than so many, jobs have
 -- steps and expire, a claimed job stays on its page, an owner's UPDATE is compared with
--- what was before, and concurrency keys can have rates.
+-- what was before, concurrency keys can have rates, and kinds limits.
 do $migration$
 begin
   if current_setting('pgwake.installed_version')::int <> 1 then
     return;
   end if;
   perform pgwake.lock_tables(
-    'pgwake.jobs', 'pgwake.queues', 'pgwake.concurrency_limits', 'pgwake.rechecks', 'pgwake.counts', 'pgwake.workers');
+    'pgwake.jobs', 'pgwake.queues', 'pgwake.kinds', 'pgwake.concurrency_limits', 'pgwake.rechecks', 'pgwake.counts',
+    'pgwake.workers');
 
   alter table pgwake.rechecks replica identity full;
   alter table pgwake.counts replica identity full;
@@ -57,5 +58,19 @@ begin
     add constraint concurrency_limits_has_a_limit check (num_nonnulls(max_running, rate_limit) > 0);
   create index concurrency_limits_rate_idx on pgwake.concurrency_limits (queue)
     where rate_limit is not null;
+  alter table pgwake.kinds
+    add column max_running int,
+    add column rate_limit double precision,
+    add column rate_burst int,
+    add constraint kinds_max_running_is_0_to_100000 check (max_running between 0 and 100000),
+    add constraint kinds_rate_limit_is_up_to_1000000_a_second check (rate_limit >= 0.00001 and rate_limit <= 1000000),
+    add constraint kinds_rate_burst_is_1_to_1000000 check (rate_burst between 1 and 1000000),
+    add constraint kinds_rate_burst_needs_rate_limit check (rate_burst is null or rate_limit is not null);
+  drop index pgwake.kinds_claim_idx;
+  create index kinds_claim_idx on pgwake.kinds (name)
+    where timeout is not null or lease is not null or declared_lease is not null or max_running is not null
+      or rate_limit is not null;
+  create index kinds_limits_idx on pgwake.kinds (name)
+    where max_running is not null or rate_limit is not null;
 end
 $migration$;

@@ -15,6 +15,8 @@
 \ir admit_children.sql
 \ir admit_due_jobs.sql
 \ir limit_claim.sql
+\ir kind_rooms.sql
+\ir limit_kinds.sql
 \ir flag_missed_keys.sql
 \ir is_lost_child.sql
 \ir flag_lost_children.sql

@@ -6,11 +6,15 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  perform pgwake.raise_invalid('this cursor is no object', 'Pass what the last claim of this queue answered, or null.')
+  where jsonb_typeof(check_cursor.cursor) <> 'object';
   perform (check_cursor.cursor ->> 'head_at')::timestamptz, (check_cursor.cursor #>> '{next_at,0}')::timestamptz,
     (check_cursor.cursor #>> '{keys,0}')::timestamptz, (check_cursor.cursor #>> '{keys,1}')::timestamptz;
   perform p.band::int, (p.resume_point ->> 0)::timestamptz, (p.resume_point ->> 1)::bigint,
     (p.resume_point #>> '{2,0}')::timestamptz, (p.resume_point #>> '{2,1}')::bigint
   from jsonb_each(check_cursor.cursor -> 'resume_points') as p(band, resume_point);
+  perform k.kind from jsonb_array_elements_text(check_cursor.cursor -> 'kinds') as k(kind);
+  perform pgwake.check_cursor(f.cursor) from jsonb_each(check_cursor.cursor -> 'full') as f(kinds, cursor);
 exception when data_exception then
   perform pgwake.raise_invalid(
     'this is no cursor', 'Pass what the last claim of this queue answered, or null.');

@@ -17,15 +17,17 @@
 -- which alone has the last five columns. They speak of the whole claim:
 --
 --   claimed_at   the queue's clock. A paused queue gives nothing.
---   is_limited   max_running or a rate leaves room for less than twice the count, so claim
---                no more than can be run now; see limit_claim
+--   is_limited   max_running or a rate, of the queue or of a kind, leaves room for less
+--                than twice the count, so claim no more than can be run now; see
+--                limit_claim and limit_kinds
 --   next_run_at  null if count were claimed. Else the least run_at of what is left, or
---                the end of the queue's pause, or the time of the next token of its rate;
---                null if there is none, or nothing runs until a job ends. Not later than
---                claimed_at: a job is due that this claim could not have, since somebody
---                has it, its key or its queue locked (his rollback tells nobody) or it
---                crashed once and has to come alone. Look again soon. Of unknown_kinds
---                only what is still to come counts.
+--                the end of the queue's pause, or the time of the next token of its rate
+--                or of a kind's; null if there is none, or nothing runs until a job ends.
+--                Not later than claimed_at: a job is due that this claim could not have,
+--                since somebody has it, its key, its kind or its queue locked (his
+--                rollback tells nobody) or it crashed once and has to come alone, or a
+--                kind's limit has cut this claim short of others. Look again soon. Of
+--                unknown_kinds, and kinds without room, only what is still to come counts.
 --   left_out_id  if less than count was claimed, the job of unknown_kinds that has become
 --                due last, within ten seconds; null if there is none. While it changes,
 --                others who know the kind may have to be woken: leave the duty to them
@@ -42,7 +44,14 @@
 --                or given back. New jobs, and those of other priorities, it finds at
 --                once. A cursor can't be wrong for longer than that minute. Rechecks are
 --                read by a cursor too, and jobs of unknown_kinds, and those that have
---                expired, stepped over like dead entries.
+--                expired, stepped over like dead entries. It remembers limited kinds that
+--                were met, too, and for each set of those that had no room a cursor of its
+--                own, up to eight.
+--
+-- Limits of kinds: what was locked goes through limit_kinds, if any kind has a limit. What
+-- may not start is left; if that is all, the claim begins anew without these kinds. The
+-- next claim asks for the room of the kinds that this one met before it looks: it leaves
+-- out those without, and takes no more jobs than the least room of the others.
 --
 -- Jobs whose parents have ended are admitted first, and those with a concurrency key that
 -- has room: admit_children, admit_keys. Raises PW003, and PW006 in a copy of the
@@ -53,8 +62,8 @@
 -- What is not plain goes through the parts: limit_claim, admit_due_jobs, lock_due_jobs.
 -- Both start the jobs and look at what is left alike. lock_due_jobs has its settings from
 -- here, since to set them again costs 10% of a claim of one job. Rides jobs_claim_idx,
--- jobs_live_pkey, queues_pkey, kinds_claim_idx, concurrency_limits_rate_idx and
--- rechecks_due_idx.
+-- jobs_live_pkey, queues_pkey, kinds_claim_idx, concurrency_limits_rate_idx,
+-- rechecks_due_idx, and what kind_rooms does.
 create or replace function pgwake.claim_rows(
   queue text,
   count int,
@@ -92,6 +101,11 @@ declare
   v_tokens double precision;
   v_again_at timestamptz;
   v_kinds jsonb;  -- kind -> [lease, timeout] in seconds, null where policy has none
+  v_limited record;  -- what limit_kinds has answered
+  v_full text[] := '{}';  -- limited kinds that are left out, when there is a token, and the least room of others
+  v_full_at timestamptz;
+  v_room int;
+  v_left_out text[] := claim_rows.unknown_kinds;
   v_lease_id uuid;
   v_began_at timestamptz := clock_timestamp();
   v_spent interval;
@@ -103,6 +117,8 @@ declare
   v_head_at timestamptz;
   v_resume_points jsonb := '{}';
   v_next_at jsonb;
+  v_cursor jsonb := claim_rows.cursor;  -- the one of the kinds that are full
+  v_points jsonb;  -- the resume points before the look
   v_keys jsonb;  -- of the rechecks: [at] to start at, [clock] to read from the head again
   v_keys_from timestamptz := '-infinity';
   v_is_from_head boolean := true;
@@ -122,9 +138,23 @@ begin
   end if;
   if claim_rows.cursor is not null then
     perform pgwake.check_cursor(claim_rows.cursor);
-    v_head_at := claim_rows.cursor ->> 'head_at';
-    v_resume_points := coalesce(claim_rows.cursor -> 'resume_points', '{}');
-    v_next_at := claim_rows.cursor -> 'next_at';
+    if claim_rows.cursor ? 'kinds' then
+      select coalesce(array_agg(r.kind order by r.kind) filter (where r.room = 0 or r.is_cut), '{}'),
+        min(case when r.room > 0 then v_now else r.next_at end) filter (where r.room = 0 or r.is_cut),
+        min(r.room) filter (where r.room > 0 and not r.is_cut)
+      into v_full, v_full_at, v_room
+      from (
+        select k.*, coalesce(claim_rows.cursor -> 'cut' ? k.kind, false) as is_cut
+        from pgwake.kind_rooms(array(select jsonb_array_elements_text(claim_rows.cursor -> 'kinds')), v_now) as k
+      ) as r;
+      if v_full <> '{}' then
+        v_cursor := coalesce(claim_rows.cursor -> 'full' -> v_full::text, '{}');
+        v_left_out := coalesce(v_left_out, '{}') || v_full;
+      end if;
+    end if;
+    v_head_at := v_cursor ->> 'head_at';
+    v_resume_points := coalesce(v_cursor -> 'resume_points', '{}');
+    v_next_at := v_cursor -> 'next_at';
     v_is_from_head := v_head_at is null
       or v_head_at not between v_began_at and v_began_at + interval '1 minute';
     v_keys := claim_rows.cursor -> 'keys';
@@ -168,9 +198,11 @@ begin
       from (
         select q.paused_until, coalesce(q.lease, interval '5 minutes') as lease, q.timeout, q.max_running, q.rate_limit,
           q.rate_burst, q.key_limit, q.key_rate, q.key_burst,
-          exists (
-            select from pgwake.kinds as k
-            where k.timeout is not null or k.lease is not null or k.declared_lease is not null) as has_kinds,
+          (  -- null: no kind has any of these; else whether one has a limit
+            select bool_or(k.max_running is not null or k.rate_limit is not null)
+            from pgwake.kinds as k
+            where k.timeout is not null or k.lease is not null or k.declared_lease is not null
+              or k.max_running is not null or k.rate_limit is not null) as has_kind_limits,
           (
             select r.at
             from pgwake.rechecks as r
@@ -193,7 +225,7 @@ begin
   ) as l;
   claimed_at := v_now;
   is_limited := v_policy.max_running is not null or v_policy.rate_limit is not null;
-  if v_policy.has_kinds then
+  if v_policy.has_kind_limits is not null then
     select jsonb_object_agg(k.name, jsonb_build_array(
       extract(epoch from coalesce(k.lease, k.declared_lease)),
       extract(epoch from coalesce(k.timeout, case when k.declared_timeout is null then v_policy.timeout end))::float8))
@@ -217,7 +249,7 @@ begin
   else
     if v_policy.paused_until > v_now then
       next_run_at := nullif(v_policy.paused_until, 'infinity');
-      next_cursor := claim_rows.cursor;
+      next_cursor := claim_rows.cursor - 'cut';
       return next;
       return;
     end if;
@@ -231,10 +263,15 @@ begin
       claimed_at := v_now;
       if v_count = 0 then
         next_run_at := v_again_at;
-        next_cursor := claim_rows.cursor;
+        next_cursor := claim_rows.cursor - 'cut';
         return next;
         return;
       end if;
+    end if;
+    if v_room < v_count then
+      v_count := v_room;
+      v_again_at := v_now;
+      is_limited := true;
     end if;
 
     if v_policy.recheck_at <= v_now and not claim_rows.suspects then
@@ -256,17 +293,42 @@ begin
       end;
     end if;
     v_began_at := clock_timestamp();
+    v_points := v_resume_points;
 
     select l.ids, l.bands, l.from_ats, l.from_ids, l.is_slow, l.resume_points
     into v_ids, v_bands, v_from_ats, v_from_ids, v_is_slow, v_resume_points
     from pgwake.lock_due_jobs(
       claim_rows.queue, v_count, v_now, claim_rows.suspects, claim_rows.cursor is not null, v_is_from_head, v_slow,
-      claim_rows.unknown_kinds, v_resume_points) as l;
+      v_left_out, v_resume_points) as l;
   end if;
   v_spent := clock_timestamp() - v_began_at;
 
+  select null::text[] as kinds, null::text[] as cut into v_limited;
+  if v_policy.has_kind_limits and v_ids <> '{}' then
+    v_limited := pgwake.limit_kinds(v_ids, v_ahead);
+    if v_limited.cut is not null then
+      v_resume_points := coalesce(v_points, '{}');
+      if v_limited.job_ids = '{}' then
+        return query
+        select c.*
+        from pgwake.claim_rows(
+          claim_rows.queue, claim_rows.count, claim_rows.worker, claim_rows.lease,
+          coalesce(claim_rows.cursor, '{}') || jsonb_build_object(
+            'kinds', v_full || v_limited.kinds,
+            'cut', coalesce(claim_rows.cursor -> 'cut', '[]') || to_jsonb(v_limited.cut)),
+          claim_rows.suspects, claim_rows.unknown_kinds) as c;
+        return;
+      end if;
+    end if;
+    v_ids := v_limited.job_ids;
+    is_limited := is_limited or coalesce(v_limited.room < 2 * claim_rows.count, false);
+  end if;
+
   if v_ids <> '{}' then
-    if num_nulls(v_policy.max_running, v_policy.rate_limit) = 2 then
+    if v_limited.kinds is not null then
+      v_now := v_limited.at;
+      claimed_at := v_now;
+    elsif num_nulls(v_policy.max_running, v_policy.rate_limit) = 2 then
       -- Later than the ends that have made their keys' room. Claims with limits come one after the other anyway.
       v_now := greatest(v_now, clock_timestamp() + v_ahead);
       claimed_at := v_now;
@@ -328,7 +390,7 @@ begin
           where j.queue = claim_rows.queue and j.status = 'pending'
             and least(j.crash_count, 2) * 201 - j.priority = v.band
             and (j.run_at, j.id) > (coalesce(v.from_at, '-infinity'), coalesce(v.from_id, 0))
-            and (claim_rows.unknown_kinds is null or j.kind <> all (claim_rows.unknown_kinds) or j.run_at > v_now)
+            and (v_left_out is null or j.kind <> all (v_left_out) or j.run_at > v_now)
             and ((j.expires_at > v_now) is not false or j.attempt > 0)
           order by j.run_at, j.id
           limit 1
@@ -350,6 +412,11 @@ begin
   elsif v_count < claim_rows.count then
     next_run_at := v_again_at;
   end if;
+  if v_limited.cut is not null then
+    next_run_at := v_now;
+  elsif cardinality(v_ids) < claim_rows.count then
+    next_run_at := least(next_run_at, v_full_at);
+  end if;
   if claim_rows.unknown_kinds is not null and cardinality(v_ids) < claim_rows.count then
     left_out_id := pgwake.newest_left_out(claim_rows.queue, claim_rows.unknown_kinds, v_now);
   end if;
@@ -363,6 +430,16 @@ begin
     end if;
     next_cursor := jsonb_strip_nulls(jsonb_build_object(
       'head_at', v_head_at, 'resume_points', v_resume_points, 'next_at', v_next_at, 'keys', v_keys));
+  end if;
+  if v_full <> '{}' or v_limited.kinds is not null then
+    -- What was left out, or met: of these the next claim asks before its look.
+    next_cursor := jsonb_strip_nulls(case
+        when v_full = '{}' then coalesce(next_cursor, '{}') || jsonb_build_object('full', claim_rows.cursor -> 'full')
+        else claim_rows.cursor - 'cut' || jsonb_build_object('keys', v_keys, 'full', case
+            when (select count(*) from jsonb_object_keys(claim_rows.cursor -> 'full')) between 1 and 7
+              then claim_rows.cursor -> 'full' else '{}' end
+          || jsonb_build_object(v_full::text, coalesce(next_cursor, '{}') - 'keys'))
+      end || jsonb_build_object('kinds', v_full || v_limited.kinds));
   end if;
   return next;
 end

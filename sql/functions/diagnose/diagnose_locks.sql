@@ -1,5 +1,5 @@
--- For diagnose: who holds the advisory locks that limited queues, concurrency keys and
--- upkeep steps take for a transaction each: anybody who may connect can, and nothing of
+-- For diagnose: who holds the advisory locks that limited queues and kinds, concurrency keys
+-- and upkeep steps take for a transaction each: anybody who may connect can, and nothing of
 -- theirs goes on meanwhile.
 --
 -- lock_held  error  for longer than warn_after, by a session outside of any transaction,
@@ -28,15 +28,17 @@ begin
       case l.classid
         when 1885828974 then 'a concurrency key'
         when 1885828975 then 'the queue ' || coalesce(pgwake.say_name(q.name), '?')
+        when 1885828977 then 'the kind ' || coalesce(pgwake.say_name(k.name), '?')
         else 'the upkeep step ' || (array['sweep', 'fold', 'retention', 'analyze', 'recount', 'keys', 'children', 'ids'])
           [l.objid::bigint] end as name,
       case l.classid when 1885828971 then 'nobody does it' else 'none of its jobs is started' end as harm
     from pg_locks as l
     left join pg_stat_get_activity(null) as a on a.pid = l.pid
     left join pgwake.queues as q on l.classid = 1885828975 and hashtext(q.name)::bigint & 4294967295 = l.objid::bigint
+    left join pgwake.kinds as k on l.classid = 1885828977 and hashtext(k.name)::bigint & 4294967295 = l.objid::bigint
     where l.locktype = 'advisory' and l.objsubid = 2 and l.granted
       and l.database = (select d.oid from pg_database as d where d.datname = current_database())
-      and (l.classid in (1885828974, 1885828975) or l.classid = 1885828971 and l.objid between 1 and 8)
+      and (l.classid in (1885828974, 1885828975, 1885828977) or l.classid = 1885828971 and l.objid between 1 and 8)
       and (l.pid is null or l.virtualtransaction like '%/0'
         or a.xact_start < clock_timestamp() - diagnose_locks.warn_after)
   ) as o

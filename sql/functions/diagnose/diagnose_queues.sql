@@ -197,7 +197,8 @@ begin
          'backoff_base is above backoff_cap, so all retries wait for the cap',
          'backoff_base = coalesce(backoff_cap, declared_backoff_cap)'),
         (k.check_payload and k.declared_schema is null,
-         'its payloads are to be checked, and no worker has declared what they are', 'check_payload = false')
+         'its payloads are to be checked, and no worker has declared what they are', 'check_payload = false'),
+        (k.max_running = 0, 'max_running is 0, so none of its jobs is started', 'max_running = null')
     ) as p(is_so, problem, change)
     where p.is_so
   ) as f

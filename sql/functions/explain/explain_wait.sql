@@ -48,7 +48,7 @@ begin
   elsif job.status = 'waiting' then
     v_lines := v_lines || pgwake.explain_key(job);
   else
-    v_lines := v_lines || pgwake.explain_limits(job.queue);
+    v_lines := v_lines || pgwake.explain_limits(job.queue) || pgwake.explain_kind(job.kind);
   end if;
 
   if job.crash_count >= 2 then

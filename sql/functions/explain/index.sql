@@ -7,6 +7,7 @@
 \ir explain_parents.sql
 \ir explain_answer.sql
 \ir explain_limits.sql
+\ir explain_kind.sql
 \ir explain_workers.sql
 \ir explain_position.sql
 \ir explain_wait.sql

@@ -1,11 +1,11 @@
 -- Tells whom the ends of jobs concern, in the transaction of the ends, after their
 -- statement: hands the room of their concurrency keys on, sees to their children, sends
--- webhooks, wakes queues with max_running when what ended was running, and announces.
--- Internal.
+-- webhooks, wakes their queue where what ended was running and it or the kind has
+-- max_running, and announces. Internal.
 --
--- Callers leave out jobs that concern nobody: without key, children and webhook, while
--- nobody watches and no queue (queues_ends_idx) has max_running, a webhook or status
--- events of its own.
+-- Callers leave out jobs that concern nobody: without key, children and webhook, of a kind
+-- without max_running (kinds_limits_idx), while nobody watches and no queue
+-- (queues_ends_idx) has max_running, a webhook or status events of its own.
 create or replace function pgwake.tell_ends(jobs pgwake.ended_job[])
 returns void
 language plpgsql volatile
@@ -31,8 +31,9 @@ begin
     array_agg(e.id) filter (where e.has_children and e.new_status <> 'completed'),
     array_agg(e.id) filter (where e.webhook is not null or e.queue = any (array(
       select q.name from pgwake.queues as q where q.webhook is not null))),
-    array_agg(e.queue) filter (where e.old_status = 'running' and e.queue = any (array(
-      select q.name from pgwake.queues as q where q.max_running is not null))),
+    array_agg(e.queue) filter (where e.old_status = 'running' and (
+      e.queue = any (array(select q.name from pgwake.queues as q where q.max_running is not null))
+      or e.kind = any (array(select k.name from pgwake.kinds as k where k.max_running is not null)))),
     array_agg(pgwake.status_event(e.id, e.queue, e.kind, e.old_status, e.new_status))
       filter (where pgwake.is_announced(e.queue, v_audience))
   into v_queues, v_keys, v_completed_parents, v_other_parents, v_hooked, v_limited, v_events

@@ -42,7 +42,10 @@ as $$
     jsonb_strip_nulls(jsonb_build_object(
       'max_attempts', k.max_attempts, 'backoff_base', k.backoff_base, 'backoff_cap', k.backoff_cap,
       'backoff_jitter', k.backoff_jitter, 'timeout', k.timeout, 'lease', k.lease,
-      'priority', k.priority)),
+      'priority', k.priority,
+      -- columns that an upgrade adds after this is read
+      'max_running', to_jsonb(k) -> 'max_running', 'rate_limit', to_jsonb(k) -> 'rate_limit',
+      'rate_burst', to_jsonb(k) -> 'rate_burst')),
     coalesce(k.check_payload, false),
     array_to_string(k.declared_version, '.'),
     k.declared_by, k.declared_at, coalesce(k.bounce_count, 0), k.bounced_at, coalesce(l.worker_count, 0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support import Connect, Connection
-from support.sql.helpers import Row, blocking, call, refused, waits
+from support.sql.helpers import Row, blocking, call, refused, set_kind, waits
 
 WHOLE: dict[str, Any] = {
     "max_attempts": 3,
@@ -373,6 +373,14 @@ ILLEGAL_KINDS: list[tuple[str, str, str]] = [
     ("priority", "-101", "priority_is_minus_100_to_100"),
     ("declared_schema", "'[1]'", "declared_schema_is_an_object"),
 ]
+ILLEGAL_KIND_LIMITS: list[tuple[str, str]] = [
+    ("max_running = -1", "max_running_is_0_to_100000"),
+    ("max_running = 100001", "max_running_is_0_to_100000"),
+    ("rate_limit = 0", "rate_limit_is_up_to_1000000_a_second"),
+    ("rate_limit = 'nan'", "rate_limit_is_up_to_1000000_a_second"),
+    ("rate_limit = 1, rate_burst = 0", "rate_burst_is_1_to_1000000"),
+    ("rate_burst = 5", "rate_burst_needs_rate_limit"),
+]
 ILLEGAL_LIMITS: list[tuple[str, str]] = [
     ("'', 'k', 1", "queue_is_1_to_128_bytes"),
     ("repeat('x', 129), 'k', 1", "queue_is_1_to_128_bytes"),
@@ -404,6 +412,15 @@ async def test_a_named_check_refuses_policy_of_a_kind(
         )
 
 
+@pytest.mark.parametrize(("change", "check"), ILLEGAL_KIND_LIMITS)
+async def test_a_named_check_refuses_a_limit_of_a_kind(
+    db: Connection, change: str, check: str
+) -> None:
+    await set_kind(db, "a")
+    with refused("23514", by=f"kinds_{check}"):
+        await db.execute(f"update pgwake.kinds set {change}")
+
+
 @pytest.mark.parametrize(("values", "check"), ILLEGAL_LIMITS)
 async def test_a_named_check_refuses_a_limit_of_a_key(
     db: Connection, values: str, check: str
@@ -414,6 +431,7 @@ async def test_a_named_check_refuses_a_limit_of_a_key(
 
 async def test_every_check_of_policy_has_a_row_that_it_refuses(db: Connection) -> None:
     tested = {f"kinds_{check}" for _, _, check in ILLEGAL_KINDS}
+    tested |= {f"kinds_{check}" for _, check in ILLEGAL_KIND_LIMITS}
     tested |= {f"concurrency_limits_{check}" for _, check in ILLEGAL_LIMITS}
 
     found = await db.fetch(

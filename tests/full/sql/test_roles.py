@@ -47,7 +47,7 @@ depends_on on_parent_failure webhook expires_at
 """)
 COLUMNS_OF_KINDS = words("""
 name max_attempts backoff_base backoff_cap backoff_jitter timeout lease priority
-check_payload
+check_payload max_running rate_limit rate_burst
 """)
 STATEMENTS = {
     "select": "select from {} limit 0",

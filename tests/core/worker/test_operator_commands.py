@@ -271,6 +271,25 @@ async def test_a_drain_waits_for_a_claim_that_is_not_committed(
         assert "a transaction is open that may have claimed" in answer.errors
 
 
+async def test_limits_of_a_kind_are_shown_set_and_lifted(
+    pgwake: Pgwake, connection: Connection
+) -> None:
+    answer = await pgwake("limit-kind", "k", "--json")
+    none = {"max_running": None, "rate_limit": None, "rate_burst": None}
+    assert answer.json == none
+    assert await connection.fetchval("select count(*) from pgwake.kinds") == 0
+
+    await pgwake("limit-kind", "k", "--max-running", "0", "--rate", "0.5")
+    answer = await pgwake("limit-kind", "k", "--rate", "none")
+    assert answer.output.splitlines() == [
+        "max_running: 0",
+        "rate_limit: none",
+        "rate_burst: none",
+    ]
+    (kind,) = (await pgwake("kinds", "--json")).json
+    assert kind["overrides"] == {"max_running": 0}
+
+
 async def test_limits_are_shown_set_and_lifted(
     pgwake: Pgwake, connection: Connection
 ) -> None:

@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, tuple[str, str | None]] = {
     "resume": ("queues:resume", QUEUES),
     "drain": ("queues:drain", QUEUES),
     "limit": ("queues:limit", QUEUES),
+    "limit-kind": ("queues:limit_kind", QUEUES),
     "payloads": ("queues:payloads", QUEUES),
     "workers": ("workers:workers", QUEUES),
     "kinds": ("workers:kinds", QUEUES),

@@ -1,4 +1,4 @@
-"""The commands about queues: stats, queues, pause, resume, drain, limit, payloads."""
+"""The commands about queues: stats, queues, pause, resume, drain, limits, payloads."""
 
 import asyncio
 import sys
@@ -32,9 +32,11 @@ from pgwake.cli.tables import FittingTable, Row, cell, printable, progress_cell,
 from pgwake.database.connection import Connection
 from pgwake.database.statements.operate import (
     change_limits,
+    get_kind_limits,
     pause_queue,
     resume_queue,
     set_drop_payloads,
+    set_kind_limits,
 )
 from pgwake.database.statements.stats import (
     get_queue_stats,
@@ -53,6 +55,15 @@ KEY_LIMITS = {"key_limit", "key_rate"}  # that a key may have of its own
 
 QueueName = Annotated[
     str, typer.Argument(metavar="QUEUE", show_default=False, help="Its name.")
+]
+MaxRunning = Annotated[
+    str | None, typer.Option(metavar="N", help="Jobs that run at once, or none.")
+]
+Rate = Annotated[
+    str | None, typer.Option(metavar="N", help="Starts a second, or none.")
+]
+Burst = Annotated[
+    str | None, typer.Option(metavar="N", help="Starts at once, or none.")
 ]
 
 
@@ -264,15 +275,9 @@ async def _drained(
 
 def limit(
     queue_name: QueueName,
-    max_running: Annotated[
-        str | None, typer.Option(metavar="N", help="Jobs that run at once, or none.")
-    ] = None,
-    rate: Annotated[
-        str | None, typer.Option(metavar="N", help="Claims a second, or none.")
-    ] = None,
-    burst: Annotated[
-        str | None, typer.Option(metavar="N", help="Claims at once, or none.")
-    ] = None,
+    max_running: MaxRunning = None,
+    rate: Rate = None,
+    burst: Burst = None,
     key_limit: Annotated[
         str | None,
         typer.Option(
@@ -305,23 +310,58 @@ def limit(
     database_url: Url = None,
 ) -> None:
     """Show a queue's limits, or change those that are given; "none" lifts one."""
+    changes = _changes(
+        max_running,
+        rate,
+        burst,
+        key_limit=number_or_none("--key-limit", key_limit),
+        key_rate=number_or_none("--key-rate", key_rate, float),
+        key_burst=number_or_none("--key-burst", key_burst),
+        max_pending=number_or_none("--max-pending", max_pending),
+    )
+    if key is not None and not ({*changes} and {*changes} <= KEY_LIMITS):
+        wrong_usage("--key needs --key-limit or --key-rate; nothing else goes with it.")
+    limits = ask(database_url, lambda c: change_limits(c, queue_name, key, changes))
+    _show_limits(limits, as_json=as_json)
+
+
+def limit_kind(
+    kind: Annotated[str, typer.Argument(metavar="KIND", show_default=False)],
+    max_running: MaxRunning = None,
+    rate: Rate = None,
+    burst: Burst = None,
+    as_json: Json = False,
+    database_url: Url = None,
+) -> None:
+    """Show a kind's limits in all queues together, or change those that are given."""
+    changes = _changes(max_running, rate, burst)
+
+    async def change(connection: Connection) -> Row:
+        if changes:
+            await set_kind_limits(connection, kind, changes)
+        return await get_kind_limits(connection, kind)
+
+    _show_limits(ask(database_url, change), as_json=as_json)
+
+
+def _changes(
+    max_running: str | None, rate: str | None, burst: str | None, **others: object
+) -> Row:
+    """Return the limits that are given; None: it is to be lifted."""
     changes = {
         "max_running": number_or_none("--max-running", max_running),
         "rate_limit": number_or_none("--rate", rate, float),
         "rate_burst": number_or_none("--burst", burst),
-        "key_limit": number_or_none("--key-limit", key_limit),
-        "key_rate": number_or_none("--key-rate", key_rate, float),
-        "key_burst": number_or_none("--key-burst", key_burst),
-        "max_pending": number_or_none("--max-pending", max_pending),
+        **others,
     }
-    changes = {name: value for name, value in changes.items() if value is not KEEP}
-    if key is not None and not ({*changes} and {*changes} <= KEY_LIMITS):
-        wrong_usage("--key needs --key-limit or --key-rate; nothing else goes with it.")
-    limits = ask(database_url, lambda c: change_limits(c, queue_name, key, changes))
+    return {name: value for name, value in changes.items() if value is not KEEP}
+
+
+def _show_limits(limits: Row, *, as_json: bool) -> None:
     if as_json:
         print_json(limits)
         return
-    keys, key_rates = limits.pop("keys"), limits.pop("key_rates")
+    keys, key_rates = limits.pop("keys", {}), limits.pop("key_rates", {})
     for name, value in limits.items():
         say(f"{name}: {'none' if value is None else value}")
     for one, value in keys.items():

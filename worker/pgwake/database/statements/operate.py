@@ -31,29 +31,20 @@ _LIMITS = (
     "max_pending",
 )
 _KEY_LIMITS = {"key_limit": "max_running", "key_rate": "rate_limit"}
-_GET_LIMITS = f"""
-select {", ".join(f"q.{name}" for name in _LIMITS)}
-from pgwake.queues as q
-where q.name = $1
-"""  # noqa: S608
+_KIND_LIMITS = _LIMITS[:3]
+_GET_LIMITS = """
+select {} from pgwake.{} as t where t.name = $1
+"""
 _GET_KEY_LIMITS = """
 select l.key, l.max_running, l.rate_limit from pgwake.concurrency_limits as l
 where l.queue = $1
 order by l.key
 limit 1000
 """
-_SET_LIMITS = f"""
-insert into pgwake.queues as q (name, {", ".join(_LIMITS)})
-values ($1, {", ".join(f"${place}" for place, _ in enumerate(_LIMITS, 3))})
-on conflict (name) do update
-set {
-    ", ".join(
-        f"{name} = case when '{name}' = any ($2::text[])"
-        f" then excluded.{name} else q.{name} end"
-        for name in _LIMITS
-    )
-}
-"""  # noqa: S608
+_SET_LIMITS = """
+insert into pgwake.{table} as t (name, {names}) values ($1, {values})
+on conflict (name) do update set {changes}
+"""
 _GET_DROP_PAYLOADS = """
 select coalesce(bool_or(q.drop_payloads), false)
 from pgwake.queues as q
@@ -216,20 +207,58 @@ async def resume_queue(connection: Connection, queue: str) -> bool:
 
 async def get_limits(connection: Connection, queue: str) -> dict[str, Any]:
     """Return a queue's limits; under keys and key_rates those of single keys."""
-    row = await connection.fetchrow(_GET_LIMITS, queue)
-    limits: dict[str, Any] = dict.fromkeys(_LIMITS) if row is None else dict(row)
+    limits = await _get_limits(connection, "queues", _LIMITS, queue)
     keys = [tuple(row) for row in await connection.fetch(_GET_KEY_LIMITS, queue)]
     limits["keys"] = {key: most for key, most, _ in keys if most is not None}
     limits["key_rates"] = {key: rate for key, _, rate in keys if rate is not None}
     return limits
 
 
+async def get_kind_limits(connection: Connection, kind: str) -> dict[str, Any]:
+    """Return max_running, rate_limit and rate_burst of a kind."""
+    return await _get_limits(connection, "kinds", _KIND_LIMITS, kind)
+
+
+async def _get_limits(
+    connection: Connection, table: str, names: tuple[str, ...], name: str
+) -> dict[str, Any]:
+    sql = _GET_LIMITS.format(", ".join(names), table)
+    row = await connection.fetchrow(sql, name)
+    return dict.fromkeys(names) if row is None else dict(row)
+
+
 async def set_limits(
     connection: Connection, queue: str, changes: dict[str, Any]
 ) -> None:
     """Change some of a queue's limits; None: no such limit."""
-    values = map(changes.get, _LIMITS)
-    await connection.execute(_SET_LIMITS, queue, list(changes), *values)
+    await _set_limits(connection, "queues", _LIMITS, queue, changes)
+
+
+async def set_kind_limits(
+    connection: Connection, kind: str, changes: dict[str, Any]
+) -> None:
+    """Change some of a kind's limits; None: no such limit."""
+    await _set_limits(connection, "kinds", _KIND_LIMITS, kind, changes)
+
+
+async def _set_limits(
+    connection: Connection,
+    table: str,
+    names: tuple[str, ...],
+    name: str,
+    changes: dict[str, Any],
+) -> None:
+    sql = _SET_LIMITS.format(
+        table=table,
+        names=", ".join(names),
+        values=", ".join(f"${place}" for place, _ in enumerate(names, 3)),
+        changes=", ".join(
+            f"{name} = case when '{name}' = any ($2::text[])"
+            f" then excluded.{name} else t.{name} end"
+            for name in names
+        ),
+    )
+    await connection.execute(sql, name, list(changes), *map(changes.get, names))
 
 
 async def set_key_limits(

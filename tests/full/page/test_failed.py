@@ -53,7 +53,7 @@ def test_a_group_leads_to_its_last_job_and_to_its_list(
     page.get_by_role("link", name=str(last), exact=True).click()
     expect(page.get_by_role("heading", name=f"Job {last}")).to_be_visible()
     page.go_back()
-    page.get_by_role("link", name="List failed jobs of kind send").click()
+    page.get_by_role("link", name="List 2 jobs of kind send").click()
     expect(page.locator("tbody tr")).to_have_count(2)
     expect(page.get_by_label("Status")).to_have_value("failed")
 

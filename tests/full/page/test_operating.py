@@ -136,6 +136,8 @@ def test_a_job_is_enqueued_by_a_form_made_of_its_kind_s_schema(
     page.get_by_role("button", name="Enqueue").click()
     notice = page.get_by_role("alert")
     expect(notice).to_contain_text("account is no JSON: nine")
+    notice.get_by_role("button", name="Dismiss").click()
+    expect(notice).to_have_count(0)
     page.get_by_label("account").fill("9007199254740993")
     page.get_by_role("button", name="Enqueue").click()
     expect(page.get_by_role("heading", name="Job 2")).to_be_visible()

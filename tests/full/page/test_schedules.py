@@ -43,6 +43,6 @@ def test_kinds_that_nobody_handles_come_first(
     expect(rows.nth(0)).to_contain_text("b")
     expect(rows.nth(0)).to_contain_text("none")
     expect(rows.nth(0)).to_contain_text("timeout")
-    expect(rows.nth(1).get_by_role("link", name="a")).to_have_attribute(
+    expect(rows.nth(1).get_by_role("link", name="a", exact=True)).to_have_attribute(
         "href", "#/jobs?kind=a"
     )

@@ -292,6 +292,8 @@ async def test_a_schedule_is_paused_run_and_resumed(
             "@daily",
             1,
         )
+        assert await change("remove") == {"was_there": True}
+        assert await change("remove") == {"was_there": False}
         problem(await api.post("/api/schedules/nobody/run"), 422)
 
 

@@ -102,13 +102,14 @@ with newest as materialized (
   limit 1
 ), found as materialized (
   select j.id, j.queue, j.kind, j.status, j.priority, j.run_at, j.attempt, j.progress,
-    j.claimed_by as worker, j.created_at, j.started_at, j.finished_at
+    j.concurrency_key, j.claimed_by as worker, j.created_at, j.started_at, j.finished_at
   from pgwake.jobs as j
   where ($1::text is null or j.queue = $1) and ($2::text is null or j.kind = $2)
     and ($3::text is null or j.status = $3) and ($4::text is null or j.claimed_by = $4)
     and ($9::text is null
       or j.run_at > pgwake.now() and (j.attempt > 0) = ($9 = 'retrying'))
     and ($5::text is null or j.unique_key = $5)
+    and ($10::text is null or j.concurrency_key = $10)
     and j.id <= (select n.id from newest as n)
     and j.id > (select n.end_id from newest as n)
   order by j.id desc
@@ -260,6 +261,7 @@ from (select $1::text::jsonb) as e(event)
 _CHANGE_SCHEDULE = {
     "pause": "'was_paused', not pgwake.pause_schedule($1)",
     "resume": "'was_paused', pgwake.resume_schedule($1)",
+    "remove": "'was_there', pgwake.unschedule($1)",
     "run": "'job_id', pgwake.run_schedule($1)",
 }
 _DIAGNOSE = """
@@ -309,7 +311,8 @@ async def list_jobs(connection: Connection, given: Mapping[str, Any]) -> str:
         given = {**given, "status": "pending"}
     while True:
         arguments = [given[name] for name in names]
-        text = await _text(connection, _LIST_JOBS, *arguments, LIST_WINDOW, later)
+        arguments += [LIST_WINDOW, later, given["concurrency_key"]]
+        text = await _text(connection, _LIST_JOBS, *arguments)
         page = json.loads(text) if text.startswith('{"jobs" : [],') else {"next": None}
         if page["next"] is None or monotonic() > end_at:
             return text
@@ -443,7 +446,7 @@ async def emit_event(connection: Connection, text: str) -> str:
 
 
 async def change_schedule(connection: Connection, change: str, name: str) -> str:
-    """Pause, resume or run a schedule; what came of it."""
+    """Pause, resume, remove or run a schedule; what came of it."""
     sql = f"select json_build_object({_CHANGE_SCHEDULE[change]})::text"
     return await _text(connection, sql, name)
 

@@ -37,6 +37,7 @@ class ListJobs(Parameters):
     )
     worker: WorkerName | None = None
     unique_key: Key | None = None
+    concurrency_key: Key | None = None
     limit: Limit = 100
     after: JobId | None = Field(None, description="next, of the page before")
 
@@ -58,6 +59,7 @@ class ListedJob(ResponseModel):
     run_at: Time
     attempt: Count
     progress: Any
+    concurrency_key: Key | None
     worker: WorkerName | None
     created_at: Time
     started_at: Time | None
@@ -85,7 +87,6 @@ class Job(ListedJob):
     has_parents_left: bool | None
     cancel_requested_at: Time | None
     unique_key: Key | None
-    concurrency_key: Key | None
     fingerprint: str | None
     on_parent_failure: Literal["cancel", "run"] | None
     webhook: str | None

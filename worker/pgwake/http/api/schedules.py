@@ -89,6 +89,12 @@ class SchedulePaused(ResponseModel):
     was_paused: bool
 
 
+class ScheduleRemoved(ResponseModel):
+    """Whether there was one."""
+
+    was_there: bool
+
+
 class ScheduleRun(ResponseModel):
     """The job; null: none was made, since a live job has its unique key."""
 
@@ -118,6 +124,7 @@ async def _add(
 _CHANGES: tuple[tuple[str, str, type[ResponseModel]], ...] = (
     ("pause", "Have a schedule fire nothing until it is resumed", SchedulePaused),
     ("resume", "End a schedule's pause", SchedulePaused),
+    ("remove", "End a schedule for good; its jobs stay", ScheduleRemoved),
     ("run", "Make a job of a schedule now, beside those of its ticks", ScheduleRun),
 )
 

@@ -1,12 +1,14 @@
 // What is done to all jobs that a list is filtered to: first a dry run, then the question.
 
-import { post } from './api.js';
+import { Problem, post } from './api.js';
 import { ask } from './dialog.js';
 import { h } from './dom.js';
-import { count, counted, now, visible } from './format.js';
+import { typedJson } from './fields.js';
+import { count, counted, now } from './format.js';
+import { plain } from './json.js';
 
 const AT_ONCE = 10_000; // jobs, the most that one request may change
-const FILTERS = ['queue', 'kind', 'unique_key', 'status'];
+const FILTERS = ['queue', 'kind', 'unique_key', 'concurrency_key', 'status'];
 const DUE = [
   ['', 'as it is'],
   [0, 'now'],
@@ -36,7 +38,7 @@ export function bulkActions(filters, { act }) {
 const those = (filters) =>
   Object.entries(filters)
     .filter(([, value]) => value)
-    .map(([name, value]) => `${name.replace('_', ' ')} ${visible(value)}`)
+    .map(([name, value]) => `${name.replace('_', ' ')} ${plain(value, 200)}`)
     .join(', ');
 
 const more = (total) =>
@@ -55,8 +57,9 @@ async function cancel(filters) {
     action: `Cancel ${counted(total, 'job')}`,
     isGrave: true,
   };
-  if ((await ask(question)) === null) return null;
-  const done = await post(path, { ...filters, limit: AT_ONCE });
+  question.attempt = () => post(path, { ...filters, limit: AT_ONCE });
+  const done = await ask(question);
+  if (done === null) return null;
   return (
     `Cancelled ${counted(done.cancelled, 'job')}, ` +
     `asked ${counted(done.cancel_requested, 'running job')} to stop.`
@@ -65,7 +68,7 @@ async function cancel(filters) {
 
 async function update(filters) {
   const path = 'api/waiting/update';
-  const given = await ask({
+  const tried = await ask({
     title: 'Update all?',
     text: `Jobs that wait, of ${those(filters)}. What is left empty stays. Nothing is changed yet.`,
     action: 'Try',
@@ -73,27 +76,37 @@ async function update(filters) {
       { name: 'priority', label: 'Priority, -100 to 100', type: 'number', min: -100, max: 100 },
       { name: 'seconds', label: 'Due', options: DUE },
       { name: 'queue', label: 'Move to queue', maxlength: 128 },
+      {
+        name: 'payload',
+        label: 'Merge into each payload, a JSON object; null removes a field',
+        tag: 'textarea',
+      },
     ],
+    async attempt({ priority, seconds, queue, payload }) {
+      const changes = {
+        ...(priority && { priority: Number(priority) }),
+        ...(seconds && { run_at: dueIn(Number(seconds)) }),
+        ...(queue && { queue }),
+        ...(payload && { payload: typedJson('The payload', payload) }),
+      };
+      if (Object.keys(changes).length === 0) throw new Problem(422, { detail: 'All is left empty.' });
+      const request = { ...filters, limit: AT_ONCE, changes };
+      return { request, dry: counts(await post(path, { ...request, dry_run: true })) };
+    },
   });
-  if (given === null) return null;
-  const { priority, seconds, queue } = given;
-  const changes = {
-    ...(priority && { priority: Number(priority) }),
-    ...(seconds && { run_at: dueIn(Number(seconds)) }),
-    ...(queue && { queue }),
-  };
-  if (Object.keys(changes).length === 0) return 'Nothing was changed: all was left empty.';
-  const request = { ...filters, limit: AT_ONCE, changes };
-  const dry = counts(await post(path, { ...request, dry_run: true }));
+  if (tried === null) return null;
+  const { request, dry } = tried;
+  const { changes } = request;
   const total = dry.get('updated') ?? 0;
   if (total === 0) return `Nothing to update: ${said(dry) || 'no such job waits'}.`;
   const question = {
     title: `Update ${counted(total, 'job')}?`,
     text: `${those(changes)}. The dry run says: ${said(dry)}.${more(total)}`,
     action: `Update ${counted(total, 'job')}`,
+    attempt: () => post(path, request),
   };
-  if ((await ask(question)) === null) return null;
-  return `Done: ${said(counts(await post(path, request))) || 'no such job waits any more'}.`;
+  const done = await ask(question);
+  return done && `Done: ${said(counts(done)) || 'no such job waits any more'}.`;
 }
 
 const dueIn = (seconds) => (seconds ? new Date(now() + seconds * 1000).toISOString() : 'now');

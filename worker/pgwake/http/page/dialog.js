@@ -1,35 +1,41 @@
 // A question before something is done.
 
-import { h } from './dom.js';
+import { Problem } from './api.js';
+import { h, setText } from './dom.js';
 import { field, valuesOf } from './fields.js';
+import { visibleLines } from './format.js';
 
 /**
- * Ask; resolves to what the fields hold, without those left empty, or to null if it is left.
+ * Ask; resolves to what the attempt does, or to null if the question is left. What the
+ * server refuses is said in the dialog, so that what was typed can be mended.
  *
  * @param {string} title
  * @param {string} text what will happen
  * @param {string} action what the button says
  * @param {boolean} isGrave whether it destroys something
  * @param {Array} fields to fill in: see field()
+ * @param {function} attempt of what the fields hold, without those left empty
  */
-export function ask({ title, text, action, isGrave = false, fields = [] }) {
+export function ask({ title, text, action, isGrave, fields = [], attempt = (given) => given }) {
   const inputs = fields.map(field);
   const leave = h(
     'button',
     { type: 'button', onclick: () => dialog.close() },
     'Keep as it is',
   );
+  const problem = h('p', { class: 'refusal', role: 'alert' });
   const form = h(
     'form',
-    { method: 'dialog' },
+    {},
     h('h2', { id: 'question' }, title),
     h('p', { id: 'consequence' }, text),
     inputs,
+    problem,
     h(
       'div',
       { class: 'row end' },
       leave,
-      h('button', { value: 'yes', class: isGrave ? 'grave' : 'main' }, action),
+      h('button', { class: isGrave ? 'grave' : 'main' }, action),
     ),
   );
   const dialog = h(
@@ -40,10 +46,26 @@ export function ask({ title, text, action, isGrave = false, fields = [] }) {
   document.body.append(dialog);
   dialog.showModal();
   (inputs[0]?.lastElementChild ?? leave).focus();
+  let done = null; // a promise, once it is tried
+  form.addEventListener('submit', async (event) => {
+    event.preventDefault();
+    if (done) return;
+    done = Promise.resolve(valuesOf(form)).then(attempt);
+    try {
+      await done;
+    } catch (error) {
+      if (dialog.open && error instanceof Problem && error.status !== 401) {
+        done = null;
+        setText(problem, visibleLines(error.message));
+        return;
+      }
+    }
+    dialog.close();
+  });
   return new Promise((resolve) => {
     dialog.addEventListener('close', () => {
       dialog.remove();
-      resolve(dialog.returnValue === 'yes' ? valuesOf(form) : null);
+      resolve(done);
     });
   });
 }

@@ -1,23 +1,71 @@
-// Enqueue a job, by a form that is made of the schema of the kind's payload.
+// Enqueue a job, or add a schedule, by a form that is made of the schema of the kind's payload.
 
-import { Problem, get, post, query } from './api.js';
+import { get, post, query } from './api.js';
+import { ask } from './dialog.js';
 import { h } from './dom.js';
-import { field } from './fields.js';
+import { field, typedJson } from './fields.js';
 import { address } from './filters.js';
 import { visible } from './format.js';
-import { parse, plain } from './json.js';
+import { plain } from './json.js';
 
-const OPTIONS = [
-  { name: 'priority', label: 'Priority, -100 to 100', type: 'number', min: -100, max: 100 },
-  { name: 'delay_seconds', label: 'Delay in seconds', type: 'number', min: 0, step: 'any' },
-  { name: 'unique_key', label: 'Unique key', maxlength: 512 },
-];
+const PRIORITY = { name: 'priority', label: 'Priority, -100 to 100', type: 'number', min: -100, max: 100 };
 
-export function enqueue({ kind }, { act }) {
+const JOB = {
+  page: 'enqueue',
+  title: 'Enqueue a job',
+  legend: 'Job',
+  action: 'Enqueue',
+  options: [
+    PRIORITY,
+    { name: 'delay_seconds', label: 'Delay in seconds', type: 'number', min: 0, step: 'any' },
+    { name: 'unique_key', label: 'Unique key', maxlength: 512 },
+  ],
+  async send({ queue, ...job }) {
+    const { jobs } = await post(`queues/${encodeURIComponent(queue)}/push`, job);
+    const [{ id, is_new: isNew }] = jobs;
+    location.hash = `#/jobs/${id}`;
+    return isNew
+      ? `Enqueued job ${id}.`
+      : `Nothing was enqueued: job ${id} is live and has the unique key.`;
+  },
+};
+
+const SCHEDULE = {
+  page: 'schedule',
+  title: 'Add a schedule',
+  legend: 'Schedule',
+  action: 'Add',
+  options: [
+    { name: 'name', label: 'Name', required: true, maxlength: 128 },
+    { name: 'cron', label: 'Cron: minute hour day month weekday', placeholder: '30 2 * * 1-5' },
+    { name: 'every_seconds', label: 'Or each so many seconds', type: 'number', min: 1 },
+    { name: 'timezone', label: 'Time zone of cron', placeholder: 'UTC' },
+    PRIORITY,
+  ],
+  async send(schedule) {
+    const name = visible(schedule.name);
+    const { schedules } = await get('api/schedules');
+    const question = {
+      title: `Replace ${name}?`,
+      text: 'There is a schedule of that name. What this form does not have is as by default.',
+      action: 'Replace',
+    };
+    const isThere = schedules.some((one) => one.name === schedule.name);
+    if (isThere && (await ask(question)) === null) return null;
+    await post('api/schedules', schedule);
+    location.hash = '#/schedules';
+    return `${isThere ? 'Replaced' : 'Added'} ${name}.`;
+  },
+};
+
+export const enqueue = (parameters, context) => makeView(JOB, parameters, context);
+export const schedule = (parameters, context) => makeView(SCHEDULE, parameters, context);
+
+function makeView(purpose, { kind }, { act }) {
   const place = h('div', { class: 'panel' });
   let isMade = false;
   return {
-    title: 'Enqueue a job',
+    title: purpose.title,
     element: place,
     concerns: () => false,
     async read(options) {
@@ -42,16 +90,16 @@ export function enqueue({ kind }, { act }) {
         value: kind,
       });
       choice.addEventListener('change', ({ target }) => {
-        location.hash = address('enqueue', { kind: target.value });
+        location.hash = address(purpose.page, { kind: target.value });
       });
       const row = h('div', { class: 'row' }, choice);
       const schema = kinds.find(({ name }) => name === kind)?.schema;
-      place.replaceChildren(row, kind ? makeForm(kind, schema, jobs[0]?.queue, act) : '');
+      place.replaceChildren(row, kind ? makeForm(purpose, kind, schema, jobs[0]?.queue, act) : '');
     },
   };
 }
 
-function makeForm(kind, schema, lastQueue, act) {
+function makeForm(purpose, kind, schema, lastQueue, act) {
   const payload = payloadFields(schema);
   const queue = field({
     name: 'queue',
@@ -60,31 +108,25 @@ function makeForm(kind, schema, lastQueue, act) {
     maxlength: 128,
     value: lastQueue ?? 'default',
   });
-  const more = OPTIONS.map(field);
-  const button = h('button', { type: 'submit', class: 'main' }, 'Enqueue');
+  const more = purpose.options.map(field);
+  const button = h('button', { type: 'submit', class: 'main' }, purpose.action);
   const form = h(
     'form',
-    { class: 'new-job', 'aria-label': 'New job' },
+    { class: 'new-job', 'aria-label': `New ${purpose.legend.toLowerCase()}` },
     h('fieldset', {}, h('legend', {}, 'Payload'), payload.element),
-    h('fieldset', {}, h('legend', {}, 'Job'), h('div', { class: 'fields' }, queue, more)),
+    h('fieldset', {}, h('legend', {}, purpose.legend), h('div', { class: 'fields' }, queue, more)),
     button,
   );
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     act(button, async () => {
-      const { queue: name, ...options } = Object.fromEntries(
+      const options = Object.fromEntries(
         [queue, ...more]
           .map(({ lastElementChild: { name: option, type, value } }) => [option, value, type])
           .filter(([, value]) => value !== '')
           .map(([option, value, type]) => [option, type === 'number' ? Number(value) : value]),
       );
-      const job = { kind, payload: payload.read(), ...options };
-      const { jobs } = await post(`queues/${encodeURIComponent(name)}/push`, job);
-      const [{ id, is_new: isNew }] = jobs;
-      location.hash = `#/jobs/${id}`;
-      return isNew
-        ? `Enqueued job ${id}.`
-        : `Nothing was enqueued: job ${id} is live and has the unique key.`;
+      return purpose.send({ kind, payload: payload.read(), ...options });
     });
   });
   return form;
@@ -96,7 +138,7 @@ function payloadFields(schema) {
   if (!properties || schema.additionalProperties) {
     const all = { name: 'payload', label: 'A JSON object', tag: 'textarea', rows: 6, value: '{}' };
     const input = field(all);
-    return { element: input, read: () => parsed('The payload', input.lastElementChild.value) };
+    return { element: input, read: () => typedJson('The payload', input.lastElementChild.value) };
   }
   const parts = Object.entries(properties).map(([name, given]) =>
     property(name, resolved(given, schema), schema.required?.includes(name)),
@@ -139,17 +181,9 @@ function property(name, { type, enum: values, default: preset }, isRequired) {
     read() {
       const { value } = element.lastElementChild;
       if (value === '' && !(isRequired && isText)) return null;
-      return [name, isText ? value : parsed(name, value)];
+      return [name, isText ? value : typedJson(name, value)];
     },
   };
 }
 
 const option = (value) => [JSON.stringify(value), plain(value)];
-
-function parsed(what, text) {
-  try {
-    return parse(text);
-  } catch {
-    throw new Problem(422, { detail: `${visible(what)} is no JSON: ${visible(text)}` });
-  }
-}

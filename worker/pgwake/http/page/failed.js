@@ -3,9 +3,10 @@
 import { get, post, query } from './api.js';
 import { ask } from './dialog.js';
 import { h, setAttribute, setText, showLink } from './dom.js';
+import { typedJson } from './fields.js';
 import { address, filterForm } from './filters.js';
 import { count, counted, visible, visibleLines } from './format.js';
-import { names, numbers, table, times } from './table.js';
+import { actions, names, numbers, table, times } from './table.js';
 
 const AT_ONCE = 10_000; // jobs, the most that one request may retry
 const RATES = [
@@ -42,7 +43,20 @@ export function failed(parameters, { act }) {
         show: (cell, group) =>
           showLink(cell, `#/jobs/${group.last_job_id}`, String(group.last_job_id)),
       },
-      { label: 'Action', type: 'action', show: (cell, group) => showActions(cell, group, act) },
+      actions(
+        'Action',
+        act,
+        (group) => `${counted(group.count, 'job')} of kind ${visible(group.kind)}`,
+        [
+          { words: 'Retry', change: retry, isFor: hasFingerprint },
+          { words: 'Purge', change: purge, isFor: hasFingerprint },
+          {
+            words: 'List',
+            link: ({ queue, kind }) => address('jobs', { queue, kind, status: 'failed' }),
+          },
+        ],
+        (group) => group.is_queue_paused && 'queue paused',
+      ),
     ],
   });
   return {
@@ -72,35 +86,8 @@ export function failed(parameters, { act }) {
   };
 }
 
-function showActions(cell, group, act) {
-  if (!cell.firstChild) {
-    const button = (label, change) =>
-      h(
-        'button',
-        { type: 'button', onclick: ({ target }) => act(target, () => change(cell.group)) },
-        label,
-      );
-    cell.replaceChildren(
-      h('span', { class: 'warn' }, 'queue paused'),
-      button('Retry', retry),
-      button('Purge', purge),
-      h('a', {}, 'List'),
-    );
-  }
-  cell.group = group;
-  const [paused, ...buttons] = cell.children;
-  const list = buttons.pop();
-  paused.hidden = !group.is_queue_paused;
-  const { queue, kind } = group;
-  for (const button of buttons) {
-    // Put there by hand: without a fingerprint, all of its queue and kind would be meant.
-    button.hidden = group.fingerprint == null;
-    const words = `${button.textContent} ${counted(group.count, 'job')} of kind ${visible(kind)}`;
-    setAttribute(button, 'aria-label', words);
-  }
-  setAttribute(list, 'href', address('jobs', { queue, kind, status: 'failed' }));
-  setAttribute(list, 'aria-label', `List failed jobs of kind ${visible(kind)}`);
-}
+// Put there by hand: without one, all of its queue and kind would be meant.
+const hasFingerprint = ({ fingerprint }) => fingerprint != null;
 
 async function retry({ queue, kind, fingerprint, count: jobs, is_queue_paused: isPaused }) {
   const total = Number(jobs);
@@ -112,13 +99,25 @@ async function retry({ queue, kind, fingerprint, count: jobs, is_queue_paused: i
       (isPaused ? ' The queue is paused: they run once it is resumed.' : '') +
       (total > limit ? ` These are the ${count(limit)} of ${count(total)} that failed first.` : ''),
     action: `Retry ${counted(limit, 'job')}`,
-    fields: [{ name: 'rate', label: 'How fast', options: RATES }],
+    fields: [
+      { name: 'rate', label: 'How fast', options: RATES },
+      {
+        name: 'patch',
+        label: 'Merge into each payload, a JSON object; null removes a field',
+        tag: 'textarea',
+      },
+    ],
+    attempt({ rate, patch }) {
+      const chosen = { queue, kind, fingerprint, limit, rate: rate ? Number(rate) : null };
+      return post('api/failed/retry', {
+        ...chosen,
+        ...(patch && { patch: typedJson('The patch', patch) }),
+      });
+    },
   };
-  const given = await ask(question);
-  if (given === null) return null;
-  const rate = given.rate ? Number(given.rate) : null;
-  const chosen = { queue, kind, fingerprint, limit, rate };
-  const { retried, skipped } = await post('api/failed/retry', chosen);
+  const done = await ask(question);
+  if (done === null) return null;
+  const { retried, skipped } = done;
   const left = Number(skipped)
     ? ` ${counted(skipped, 'job')} stayed: a live job has the unique key.`
     : '';
@@ -134,8 +133,8 @@ async function purge({ queue, kind, fingerprint }) {
     text: `They are deleted for good, with their payloads and errors. At most ${count(AT_ONCE)} at once.`,
     action: `Purge ${jobs}`,
     isGrave: true,
+    attempt: () => post('api/failed/purge', chosen),
   };
-  if ((await ask(question)) === null) return null;
-  const { purged } = await post('api/failed/purge', chosen);
-  return `Purged ${counted(purged, 'job')}.`;
+  const done = await ask(question);
+  return done && `Purged ${counted(done.purged, 'job')}.`;
 }

@@ -1,6 +1,9 @@
 // Labelled inputs of forms.
 
+import { Problem } from './api.js';
 import { h } from './dom.js';
+import { visible } from './format.js';
+import { parse } from './json.js';
 
 /**
  * A labelled input.
@@ -21,6 +24,15 @@ export function field({ name, label, options, tag = 'input', value = '', ...attr
     : h(tag, { name, autocomplete: 'off', spellcheck: 'false', ...attributes });
   input.value = value;
   return h('label', {}, label, input);
+}
+
+/** What JSON that was typed means; throws a Problem. */
+export function typedJson(what, text) {
+  try {
+    return parse(text);
+  } catch {
+    throw new Problem(422, { detail: `${visible(what)} is no JSON: ${visible(text)}` });
+  }
 }
 
 /** What a form's fields hold, without those that are empty. */

@@ -3,6 +3,7 @@
 import { Problem, get, post } from './api.js';
 import { ask } from './dialog.js';
 import { h, keyed, setText, showLink } from './dom.js';
+import { typedJson } from './fields.js';
 import { address } from './filters.js';
 import { duration, now, showProgress, showStatus, showTime, title, visible, visibleLines } from './format.js';
 import { jsonBox, plain, short } from './json.js';
@@ -12,7 +13,7 @@ const LIVE = ['waiting', 'pending', 'running'];
 const BOXES = ['payload', 'result', 'metadata', 'progress'];
 const ELSEWHERE = new Set([
   ...[...BOXES, 'id', 'status', 'errors', 'explanation', 'claimed_by', 'is_queue_paused'],
-  ...['has_steps', 'steps'],
+  ...['has_steps', 'steps', 'waits_for'],
 ]);
 const FIRST = [
   ...['kind', 'queue', 'priority', 'created_at', 'run_at', 'expires_at', 'started_at', 'finished_at', 'worker'],
@@ -30,6 +31,7 @@ export function job({ id }, { act }) {
   const cancel = h('button', { type: 'button', hidden: true }, 'Cancel job');
   const retry = h('button', { type: 'button', hidden: true }, 'Retry job');
   const run = h('button', { type: 'button', hidden: true }, 'Run now');
+  const emit = h('button', { type: 'button', hidden: true }, 'Emit event');
   const why = h('p', { class: 'whole' });
   const bar = h('span');
   const paused = h('span', { class: 'warn', hidden: true }, 'its queue is paused');
@@ -56,7 +58,7 @@ export function job({ id }, { act }) {
       'div',
       { class: 'row' },
       h('p', { class: 'row job-status' }, status, what, bar),
-      h('div', { class: 'row end' }, paused, run, cancel, retry),
+      h('div', { class: 'row end' }, paused, emit, run, cancel, retry),
     ),
     attemptsSection,
     section('Why', why),
@@ -67,7 +69,8 @@ export function job({ id }, { act }) {
   let shown;
 
   cancel.addEventListener('click', () => act(cancel, () => cancelJob(id, shown.status)));
-  retry.addEventListener('click', () => act(retry, () => retryJob(id)));
+  retry.addEventListener('click', () => act(retry, () => retryJob(id, stepsOf(shown))));
+  emit.addEventListener('click', () => act(emit, () => emitEvent(shown.waits_for)));
   run.addEventListener('click', () => act(run, () => runNow(id)));
 
   function show(row) {
@@ -76,6 +79,7 @@ export function job({ id }, { act }) {
     setText(what, `${visible(row.kind)} in ${visible(row.queue)}`);
     cancel.hidden = !LIVE.includes(row.status);
     run.hidden = !['waiting', 'pending'].includes(row.status) || !(Date.parse(row.run_at) > now());
+    emit.hidden = row.waits_for == null;
     retry.hidden = !['failed', 'cancelled'].includes(row.status);
     showProgress(bar, row.progress, () => '');
     // Its list of failed attempts is the table above, its statement the button.
@@ -160,10 +164,13 @@ function showFact(cell, name, value) {
   }
 }
 
+/** What it has recorded, in that order. */
+const stepsOf = ({ steps }) => (Array.isArray(steps) ? steps.map(Object) : []);
+
 /** What happened to a job, and when, the first thing first: [{what, at, after, status}]. */
 function momentsOf(row) {
   const errors = Array.isArray(row.errors) ? row.errors : [];
-  const steps = Array.isArray(row.steps) ? row.steps.map(Object) : [];
+  const steps = stepsOf(row);
   const found = [
     { what: 'created', at: row.created_at },
     ...errors.map((error) => ({
@@ -264,15 +271,30 @@ async function cancelJob(id, status) {
   return `Job ${id} had already ended: ${visible(outcome)}.`;
 }
 
-async function retryJob(id) {
-  const question = {
+async function retryJob(id, steps) {
+  const names = steps.map(({ name }) => plain(name, 80));
+  const froms = [['', 'after its last step'], ...names.map((name, n) => [n, `from ${name} on`])];
+  const done = await ask({
     title: `Retry job ${id}?`,
     text: 'It is run again as soon as a worker is free, with all its attempts before it.',
     action: 'Retry job',
-  };
-  if ((await ask(question)) === null) return null;
-  const { status } = await post(`api/jobs/${id}/retry`);
-  return `Job ${id} is ${visible(status)} again.`;
+    fields: steps.length ? [{ name: 'keep', label: 'Which steps are done again', options: froms }] : [],
+    attempt: ({ keep }) => post(`api/jobs/${id}/retry`, keep ? { keep_steps: Number(keep) } : {}),
+  });
+  return done && `Job ${id} is ${visible(done.status)} again.`;
+}
+
+async function emitEvent(name) {
+  const done = await ask({
+    title: `Emit ${visible(name)}?`,
+    text: 'All jobs that wait for this event go on, and it stays: only the first of a name counts.',
+    action: 'Emit event',
+    fields: [{ name: 'payload', label: 'Payload, any JSON', tag: 'textarea', value: 'null' }],
+    attempt: ({ payload = 'null' }) =>
+      post('api/events', { name, payload: typedJson('The payload', payload) }),
+  });
+  if (done === null) return null;
+  return done.is_first ? `Emitted ${visible(name)}.` : `${visible(name)} was emitted before: that one counts.`;
 }
 
 async function runNow(id) {

@@ -34,6 +34,11 @@ export function jobs(parameters, { act }) {
       { label: 'Status', type: 'text', show: (cell, { status }) => showStatus(cell, status) },
       names('Kind', ({ kind }) => kind),
       names('Queue', ({ queue }) => queue),
+      names(
+        'Key',
+        (job) => job.concurrency_key,
+        (key) => address('jobs', { ...filters, concurrency_key: key }),
+      ),
       numbers('Priority', ({ priority }) => priority),
       numbers('Attempts', ({ attempt }) => attempt, count),
       {
@@ -69,7 +74,7 @@ export function jobs(parameters, { act }) {
             { name: 'status', label: 'Status', options: STATUSES },
             { name: 'queue', label: 'Queue' },
             { name: 'kind', label: 'Kind' },
-            ...['worker', 'unique_key']
+            ...['worker', 'unique_key', 'concurrency_key']
               .filter((name) => filters[name])
               .map((name) => ({ name, label: title(name) })),
           ],

@@ -1,10 +1,10 @@
 // The kinds, those without a live worker first.
 
 import { get } from './api.js';
-import { h, setText, showLink } from './dom.js';
+import { h, setText } from './dom.js';
 import { address } from './filters.js';
-import { count } from './format.js';
-import { names, numbers, policy, table, times } from './table.js';
+import { count, visible } from './format.js';
+import { actions, names, numbers, policy, table, times } from './table.js';
 
 export function kinds() {
   const list = table({
@@ -32,11 +32,10 @@ export function kinds() {
       times('Last given back', (kind) => kind.bounced_at),
       names('Declared', ({ declared }) => policy(declared)),
       names('Overridden', ({ overrides }) => policy(overrides)),
-      {
-        label: 'Action',
-        type: 'action',
-        show: (cell, { name: kind }) => showLink(cell, address('enqueue', { kind }), 'Enqueue'),
-      },
+      actions('Action', null, ({ name }) => visible(name), [
+        { words: 'Enqueue', link: ({ name: kind }) => address('enqueue', { kind }) },
+        { words: 'Schedule', link: ({ name: kind }) => address('schedule', { kind }) },
+      ]),
     ],
   });
   return {

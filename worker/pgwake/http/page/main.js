@@ -2,7 +2,7 @@
 
 import { Problem, get, session } from './api.js';
 import { h, say, setText } from './dom.js';
-import { enqueue } from './enqueue.js';
+import { enqueue, schedule } from './enqueue.js';
 import { failed } from './failed.js';
 import { visibleLines } from './format.js';
 import { job } from './job.js';
@@ -14,7 +14,10 @@ import { queues } from './queues.js';
 import { schedules } from './schedules.js';
 import { running, workers } from './workers.js';
 
-const VIEWS = { '': overview, queues, running, failed, jobs, enqueue, schedules, kinds, workers };
+const VIEWS = {
+  ...{ '': overview, queues, running, failed, jobs, schedules, kinds, workers },
+  ...{ enqueue, schedule },
+};
 const TOKEN = /^[A-Za-z0-9._~+/=-]{1,256}$/; // what a header can carry
 
 const WITHDRAWN = 'The token is not accepted any more.';

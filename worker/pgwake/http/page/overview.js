@@ -63,7 +63,7 @@ export function overview(_, { act }) {
         isHeader: true,
       },
       numbers('Pending', (row) => row.pending, estimated),
-      numbers('Running', (row) => row.active_tasks, count),
+      jobCounts('Running', 'running', ({ queue, active_tasks: n }) => [queue, n]),
       numbers('Not yet due', (row) => row.scheduled, estimated),
       jobCounts('Waiting', 'waiting', ({ queue, waiting }) => [queue, waiting]),
       jobCounts('Failed', 'failed', ({ queue, failed }) => [queue, failed]),
@@ -75,12 +75,7 @@ export function overview(_, { act }) {
       numbers('Workers', (row) => row.workers, count),
       line('Completed', 'completed', 'Jobs completed a second', rate),
       line('Queue time', 'avg_queue_time_ms', 'Average time in the queue', duration),
-      pauseColumn(act, (row) => ({
-        name: row.queue,
-        isPaused: row.is_paused,
-        pausedUntil: row.paused_until,
-        running: row.active_tasks,
-      })),
+      pauseColumn(act),
     ],
   });
 

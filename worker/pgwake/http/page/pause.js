@@ -2,8 +2,8 @@
 
 import { post } from './api.js';
 import { ask } from './dialog.js';
-import { h, setAttribute, setText } from './dom.js';
 import { counted, now, relative, visible } from './format.js';
+import { actions } from './table.js';
 
 const DURATIONS = [
   ['', 'until it is resumed'],
@@ -12,54 +12,45 @@ const DURATIONS = [
   [86_400, 'for a day'],
 ];
 
-/**
- * The column of a queue's pause.
- *
- * @param {function} act does what a button stands for
- * @param {function} queueOf of an item: {name, isPaused, pausedUntil, running}
- */
-export const pauseColumn = (act, queueOf) => ({
-  label: 'State',
-  type: 'action',
-  show(cell, item) {
-    if (!cell.firstChild) {
-      const button = h('button', { type: 'button' });
-      button.addEventListener('click', () => act(button, () => change(cell.queue)));
-      cell.replaceChildren(h('span', { class: 'warn' }), button);
-    }
-    cell.queue = queueOf(item);
-    const { name, isPaused, pausedUntil } = cell.queue;
-    const [state, button] = cell.children;
-    setText(state, isPaused ? pausedWords(pausedUntil) : '');
-    state.hidden = !isPaused;
-    setText(button, isPaused ? 'Resume' : 'Pause');
-    setAttribute(button, 'aria-label', `${button.textContent} ${visible(name)}`);
-  },
-});
+// Queues are listed with these names, and counted with others.
+const nameOf = ({ name, queue }) => name ?? queue;
+const runningOf = (row) => Number(row.running_count ?? row.active_tasks);
 
-function pausedWords(until) {
-  return Date.parse(until) > now() ? `paused, ends ${relative(until)}` : 'paused';
+/** The column of a queue's pause, and of what else can be done to it: see actions(). */
+export const pauseColumn = (act, others = []) =>
+  actions(
+    'State',
+    act,
+    (row) => visible(nameOf(row)),
+    [...others, { words: (row) => (row.is_paused ? 'Resume' : 'Pause'), change: pauseOrResume }],
+    (row) => (row.is_paused ? pausedWords(row) : ''),
+  );
+
+function pausedWords(row) {
+  const until = Date.parse(row.paused_until) > now() && `ends ${relative(row.paused_until)}`;
+  return ['paused', until, runningOf(row) ? 'draining' : 'drained'].filter(Boolean).join(', ');
 }
 
 /** Pause or resume a queue, once it is confirmed; what came of it, or nothing. */
-async function change({ name: queue, isPaused, running }) {
+async function pauseOrResume(row) {
+  const queue = nameOf(row);
   const name = visible(queue);
   const path = `api/queues/${encodeURIComponent(queue)}`;
-  if (isPaused) {
+  if (row.is_paused) {
     const text = 'Workers start its jobs again at once.';
-    if ((await ask({ title: `Resume ${name}?`, text, action: 'Resume' })) === null) return null;
-    await post(`${path}/resume`);
-    return `Resumed ${name}.`;
+    const attempt = () => post(`${path}/resume`);
+    const done = await ask({ title: `Resume ${name}?`, text, action: 'Resume', attempt });
+    return done && `Resumed ${name}.`;
   }
-  const given = await ask({
+  const running = runningOf(row);
+  const done = await ask({
     title: `Pause ${name}?`,
     text:
       `No more of its jobs are started. What runs now (${counted(running, 'job')}) ` +
-      'goes on to its end, and jobs can still be enqueued.',
+      'goes on to its end, and jobs can still be enqueued. It is drained when nothing runs.',
     action: 'Pause',
     fields: [{ name: 'seconds', label: 'How long', options: DURATIONS }],
+    attempt: ({ seconds }) => post(`${path}/pause`, seconds ? { seconds: Number(seconds) } : {}),
   });
-  if (given === null) return null;
-  await post(`${path}/pause`, given.seconds ? { seconds: Number(given.seconds) } : {});
-  return `Paused ${name}.`;
+  return done && `Paused ${name}.`;
 }

@@ -1,24 +1,78 @@
 // The queues: their limits, how much of these is used, other policy, and their pauses.
 
-import { get } from './api.js';
-import { h, setText } from './dom.js';
+import { get, post } from './api.js';
+import { ask } from './dialog.js';
+import { h, setText, showLink } from './dom.js';
 import { address } from './filters.js';
-import { count } from './format.js';
+import { count, visible } from './format.js';
 import { short } from './json.js';
 import { pauseColumn } from './pause.js';
 import { jobCounts, names, numbers, policy, table } from './table.js';
 
+// Of each limit: its name, its label in a form, and its words in a list.
+const LIMITS = [
+  ['max_running', 'Jobs at once', () => null], // beside the slots used
+  ['rate_limit', 'Claims a second', (value) => `${value}/s`],
+  ['rate_burst', 'Claims at once, if there is a rate', (value) => `burst ${value}`],
+  ['key_limit', 'Jobs of a concurrency key at once', (value) => `${value} a key`],
+  ['key_rate', 'Starts of a key a second', (value) => `${value}/s a key`],
+  ['key_burst', 'Starts of a key at once, if there is a rate', (value) => `burst ${value} a key`],
+  ['max_pending', 'Jobs that may wait', (value) => `${value} may wait`],
+];
+const OF_A_KEY = LIMITS.filter(([name]) => ['key_limit', 'key_rate'].includes(name));
+
 /** The limits of a queue in words, those that are set. */
-function limits({ rate_limit: rate, rate_burst: burst, key_limit: key, keys }) {
-  return [
-    rate != null && `${short(rate)}/s`,
-    burst != null && `burst ${count(burst)}`,
-    key != null && `${count(key)} a key`,
-    ...Object.entries(keys).map(([name, limit]) => `key ${short(name)} ${count(limit)}`),
+const limits = (row) =>
+  [
+    ...LIMITS.map(([name, , words]) => row[name] != null && words(short(row[name]))),
+    ...Object.entries(row.keys).map(([key, limit]) => `key ${short(key)} ${short(limit)}`),
+    ...Object.entries(row.key_rates).map(([key, rate]) => `key ${short(key)} ${short(rate)}/s`),
   ]
     .filter(Boolean)
     .join(', ');
+
+const path = ({ name }) => `api/queues/${encodeURIComponent(name)}/limits`;
+
+const limitFields = (rows, valueOf) =>
+  rows.map(([name, label]) => {
+    const value = valueOf(name);
+    return { name, label, type: 'number', min: 0, step: 'any', placeholder: 'no limit', value };
+  });
+
+async function changeLimits(queue) {
+  const before = (name) => String(queue[name] ?? '');
+  return ask({
+    title: `Limits of ${visible(queue.name)}`,
+    text: 'They hold at once, and end no running job. Left empty: no limit; of a key, 1 job at once.',
+    action: 'Change',
+    fields: limitFields(LIMITS, before),
+    async attempt(given) {
+      const changed = LIMITS.map(([name]) => name).filter((name) => (given[name] ?? '') !== before(name));
+      if (changed.length === 0) return 'Nothing was changed.';
+      await post(path(queue), Object.fromEntries(changed.map((name) => [name, numberIn(given[name])])));
+      return `Changed the limits of ${visible(queue.name)}.`;
+    },
+  });
 }
+
+async function limitKey(queue) {
+  return ask({
+    title: `Limit a key of ${visible(queue.name)}`,
+    text: 'Of one concurrency key alone. Left empty: as the queue says. 0 jobs at once stop the key.',
+    action: 'Change',
+    fields: [
+      { name: 'key', label: 'Concurrency key', required: true, maxlength: 512 },
+      ...limitFields(OF_A_KEY, () => ''),
+    ],
+    async attempt({ key, ...given }) {
+      const own = OF_A_KEY.map(([name]) => [name, numberIn(given[name])]);
+      await post(path(queue), { key, ...Object.fromEntries(own) });
+      return `Changed the limits of key ${visible(key)}.`;
+    },
+  });
+}
+
+const numberIn = (text) => (text === undefined ? null : Number(text));
 
 export function queues(_, { act }) {
   const list = table({
@@ -37,8 +91,10 @@ export function queues(_, { act }) {
       {
         label: 'Slots used',
         type: 'number',
-        show(cell, { running_count: running, max_running: most }) {
-          setText(cell, most == null ? count(running) : `${count(running)} of ${count(most)}`);
+        show(cell, { name: queue, running_count: running, max_running: most }) {
+          const words = most == null ? count(running) : `${count(running)} of ${count(most)}`;
+          if (Number(running)) showLink(cell, address('jobs', { queue, status: 'running' }), words);
+          else setText(cell, words);
           cell.classList.toggle('zero', Number(running) === 0);
           cell.classList.toggle('warn', most != null && Number(running) >= Number(most));
         },
@@ -49,20 +105,13 @@ export function queues(_, { act }) {
       jobCounts('Failed', 'failed', ({ name, failed_count: n }) => [name, n]),
       { ...names('Limits', limits), type: 'message' },
       names('Policy', ({ policy: given }) => policy(given)),
-      pauseColumn(act, (row) => ({
-        name: row.name,
-        isPaused: row.is_paused,
-        pausedUntil: row.paused_until,
-        running: row.running_count,
-      })),
+      pauseColumn(act, [
+        { words: 'Limits', change: changeLimits },
+        { words: 'Limit a key', change: limitKey },
+      ]),
     ],
   });
-  const hint = h(
-    'p',
-    { class: 'hint' },
-    'Limits: pgwake limit QUEUE --max-running N --rate N --key-limit N. ',
-    'Other policy: the columns of pgwake.queues.',
-  );
+  const hint = h('p', { class: 'hint' }, 'Other policy: the columns of pgwake.queues.');
   return {
     title: 'Queues',
     element: h('section', { class: 'panel', 'aria-label': 'Queues' }, list.element, hint),

@@ -2,10 +2,10 @@
 
 import { get, post } from './api.js';
 import { ask } from './dialog.js';
-import { h, setAttribute, setText, showLink } from './dom.js';
+import { h, setText, showLink } from './dom.js';
 import { address } from './filters.js';
 import { count, duration, visible, visibleLines } from './format.js';
-import { names, numbers, table, times } from './table.js';
+import { actions, names, numbers, table, times } from './table.js';
 
 const ticks = ({ cron, every_seconds: every, timezone }) =>
   cron == null ? `every ${duration(Number(every) * 1000)}` : `${cron} ${timezone}`;
@@ -13,7 +13,7 @@ const ticks = ({ cron, every_seconds: every, timezone }) =>
 export function schedules(_, { act }) {
   const list = table({
     caption: 'Schedules',
-    empty: 'There are no schedules. Add one: pgwake schedule add NAME KIND --cron "30 2 * * *"',
+    empty: 'There are no schedules. Add one, here or by pgwake schedule add.',
     keyOf: ({ name }) => name,
     columns: [
       { ...names('Schedule', ({ name }) => name), isHeader: true },
@@ -44,32 +44,30 @@ export function schedules(_, { act }) {
           cell.classList.toggle('bad', problem != null);
         },
       },
-      { label: 'State', type: 'action', show: (cell, schedule) => showState(cell, schedule, act) },
+      actions(
+        'State',
+        act,
+        ({ name }) => visible(name),
+        [
+          { words: 'Run now', change: run },
+          {
+            words: (schedule) => (schedule.is_paused ? 'Resume' : 'Pause'),
+            change: (schedule) => (schedule.is_paused ? resume : pause)(schedule),
+          },
+          { words: 'Remove', change: remove },
+        ],
+        (schedule) => schedule.is_paused && 'paused',
+      ),
     ],
   });
+  const add = h('p', {}, h('a', { class: 'button', href: '#/schedule' }, 'Add a schedule'));
   return {
     title: 'Schedules',
-    element: h('section', { class: 'panel', 'aria-label': 'Schedules' }, list.element),
+    element: h('section', { class: 'panel', 'aria-label': 'Schedules' }, list.element, add),
     async read(options) {
       list.update((await get('api/schedules', options)).schedules);
     },
   };
-}
-
-function showState(cell, schedule, act) {
-  if (!cell.firstChild) {
-    const button = (change) =>
-      h('button', { type: 'button', onclick: ({ target }) => act(target, () => change(cell.schedule)) });
-    cell.replaceChildren(h('span', { class: 'warn' }, 'paused'), button(run), button(pauseOrResume));
-  }
-  cell.schedule = schedule;
-  const [state, runs, pauses] = cell.children;
-  state.hidden = !schedule.is_paused;
-  setText(runs, 'Run now');
-  setText(pauses, schedule.is_paused ? 'Resume' : 'Pause');
-  for (const button of [runs, pauses]) {
-    setAttribute(button, 'aria-label', `${button.textContent} ${visible(schedule.name)}`);
-  }
 }
 
 const path = ({ name }, change) => `api/schedules/${encodeURIComponent(name)}/${change}`;
@@ -77,21 +75,19 @@ const path = ({ name }, change) => `api/schedules/${encodeURIComponent(name)}/${
 async function run(schedule) {
   const name = visible(schedule.name);
   const text = 'A job of it is made at once; its ticks stay as they are.';
-  if ((await ask({ title: `Run ${name} now?`, text, action: 'Run now' })) === null) return null;
-  const { job_id: id } = await post(path(schedule, 'run'));
+  const attempt = () => post(path(schedule, 'run'));
+  const done = await ask({ title: `Run ${name} now?`, text, action: 'Run now', attempt });
+  if (done === null) return null;
+  const { job_id: id } = done;
   return id == null ? `${name} was not run: its last job is live.` : `${name} runs as job ${id}.`;
 }
 
-async function pauseOrResume(schedule) {
+const change = (action, isGrave, text, done) => async (schedule) => {
   const name = visible(schedule.name);
-  if (schedule.is_paused) {
-    const text = 'Ticks that it missed meanwhile are not made up.';
-    if ((await ask({ title: `Resume ${name}?`, text, action: 'Resume' })) === null) return null;
-    await post(path(schedule, 'resume'));
-    return `Resumed ${name}.`;
-  }
-  const text = 'It fires nothing until it is resumed. Its jobs stay.';
-  if ((await ask({ title: `Pause ${name}?`, text, action: 'Pause' })) === null) return null;
-  await post(path(schedule, 'pause'));
-  return `Paused ${name}.`;
-}
+  const attempt = () => post(path(schedule, action.toLowerCase()));
+  const title = `${action} ${name}?`;
+  return (await ask({ title, text, action, isGrave, attempt })) && `${done} ${name}.`;
+};
+const pause = change('Pause', false, 'It fires nothing until it is resumed. Its jobs stay.', 'Paused');
+const resume = change('Resume', false, 'Ticks that it missed meanwhile are not made up.', 'Resumed');
+const remove = change('Remove', true, 'It fires nothing more, and is gone. Its jobs stay.', 'Removed');

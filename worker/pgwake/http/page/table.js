@@ -1,6 +1,6 @@
 // Tables that are kept up to date in place; on a narrow screen each row is a card.
 
-import { h, keyed, setText, showLink } from './dom.js';
+import { h, keyed, setAttribute, setText, showLink } from './dom.js';
 import { address } from './filters.js';
 import { count, relative, showTime, visible } from './format.js';
 import { plain } from './json.js';
@@ -109,6 +109,40 @@ export const jobCounts = (label, status, valueOf) => ({
     else showLink(cell, address(page, filters), count(number));
     cell.classList.toggle('zero', isNone);
     cell.classList.toggle('bad', status === 'failed' && !isNone);
+  },
+});
+
+/**
+ * A column of what can be done to an item.
+ *
+ * @param {function} act does what a button stands for
+ * @param {function} nameOf of an item: what each button is of
+ * @param {Array} choices {words: a text, or a function of an item, change(item), isFor(item):
+ *   whether it is there}, or with link(item), its address, instead of change
+ * @param {function} stateOf of an item: a word that warns, or nothing
+ */
+export const actions = (label, act, nameOf, choices, stateOf = () => '') => ({
+  label,
+  type: 'action',
+  show(cell, item) {
+    if (!cell.firstChild) {
+      const make = ({ change }) =>
+        change
+          ? h('button', { type: 'button', onclick: ({ target }) => act(target, () => change(cell.item)) })
+          : h('a');
+      cell.replaceChildren(h('span', { class: 'warn' }), ...choices.map(make));
+    }
+    cell.item = item;
+    const [state, ...elements] = cell.children;
+    setText(state, stateOf(item) || '');
+    state.hidden = !state.textContent;
+    elements.forEach((element, n) => {
+      const { words, link, isFor = () => true } = choices[n];
+      setText(element, typeof words === 'string' ? words : words(item));
+      setAttribute(element, 'aria-label', `${element.textContent} ${nameOf(item)}`);
+      if (link) setAttribute(element, 'href', link(item));
+      element.hidden = !isFor(item);
+    });
   },
 });
 

@@ -89,7 +89,7 @@ grant usage on schema pgwake to pgwake_producer, pgwake_worker, pgwake_admin;
 grant usage on sequence pgwake.jobs_id_seq to pgwake_producer;
 grant insert
   (queue, kind, payload, metadata, priority, run_at, max_attempts, unique_key, concurrency_key, depends_on,
-   on_parent_failure, webhook, expires_at)
+   on_parent_failure, webhook, expires_at, unique_until)
   on pgwake.jobs to pgwake_producer;
 grant select on pgwake.jobs, pgwake.jobs_live, pgwake.jobs_failed, pgwake.jobs_finished, pgwake.events to pgwake_producer;
 grant insert (name, payload, expires_at) on pgwake.events to pgwake_producer;
@@ -181,6 +181,7 @@ grant execute on function
 -- Decide.
 grant select on all tables in schema pgwake to pgwake_admin;
 grant insert, update, delete on pgwake.queues, pgwake.concurrency_limits to pgwake_admin;
+grant delete on pgwake.unique_periods to pgwake_admin;
 grant delete,
   insert (name, max_attempts, backoff_base, backoff_cap, backoff_jitter, timeout, lease, priority, check_payload,
     max_running, rate_limit, rate_burst),

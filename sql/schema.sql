@@ -19,6 +19,7 @@
 --          pgwake.rate_buckets    what is left of each queue's rate
 --          pgwake.key_buckets     what is used of concurrency keys' rates
 --          pgwake.kind_buckets    what is left of each kind's rate
+--          pgwake.unique_periods  unique keys that stay taken when their job has ended
 --          pgwake.schedules       recurring jobs, by cron or by an interval
 --          pgwake.workers         who works, for people to look at
 --          pgwake.upkeep_turns    which worker does the upkeep
@@ -330,6 +331,16 @@ create table if not exists pgwake.key_buckets (
   constraint key_buckets_pkey primary key (queue, key)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
+-- Unique keys that stay taken until a time, whether their job has ended or not; see take_unique_periods.
+create table if not exists pgwake.unique_periods (
+  kind        text collate "C" not null,
+  unique_key  text collate "C" not null,
+  until       timestamptz not null,
+  job_id      bigint not null,
+
+  constraint unique_periods_pkey primary key (kind, unique_key)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
 -- Which live job waits for what: an event, or the end of another job. Until the answer is recorded as a step, so that
 -- the first deadline holds however often the job asks.
 create table if not exists pgwake.waits (
@@ -589,6 +600,7 @@ create table if not exists pgwake.jobs (
   has_steps            boolean,                               -- of a live job: see pgwake.steps, pgwake.waits
   steps                jsonb,                                 -- of an ended one: see get_steps
   expires_at           timestamptz,                           -- cancelled if it is not started by then; null: never
+  unique_until         timestamptz,                           -- see pgwake.unique_periods; null: while it is live
 
   constraint jobs_lease_matches_status check (
     case
@@ -816,6 +828,7 @@ begin
   create index waits_event_idx on pgwake.waits (event, job_id) where event is not null;
   create index waits_parent_idx on pgwake.waits (parent_id, job_id) where parent_id is not null;
   create index events_expires_at_idx on pgwake.events (expires_at);
+  create index unique_periods_until_idx on pgwake.unique_periods (until);
   create index events_unseen_idx on pgwake.events (name) where is_unseen;
 end
 $steps$;
@@ -895,6 +908,7 @@ comment on table pgwake.schedules is 'Recurring jobs; see schedule().';
 comment on table pgwake.renewals is 'Renewals of leases whose job was locked at that moment; see sweep_expired_leases().';
 comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
 comment on table pgwake.kind_buckets is 'The token bucket of each kind with a rate limit.';
+comment on table pgwake.unique_periods is 'Unique keys that stay taken until a time, whether their job has ended or not.';
 comment on table pgwake.key_buckets is 'When the bucket of each concurrency key with a rate is full again.';
 comment on table pgwake.workers is 'Who works, for people to look at; nothing rests on it.';
 comment on table pgwake.upkeep_turns is 'Which worker does the upkeep, and when each step was last done; one row.';

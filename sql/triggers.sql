@@ -30,7 +30,7 @@ comment on function pgwake.before_insert_jobs is
 revoke all on function pgwake.before_insert_jobs from public;
 
 -- Checks the payloads of kinds that are to be checked and whether full queues are added
--- to, gives jobs of priority 0 their policy's (as get_policy says), counts, wakes and
+-- to, takes unique keys until a time, gives jobs of priority 0 their policy's (as get_policy says), counts, wakes and
 -- announces. One look tells whether there is any policy that matters (kinds_insert_idx,
 -- queues_insert_idx), and whether all jobs are pending in one queue, as nearly always. Then wake() and get_audience()
 -- are asked only if the notify lock is held, or somebody watches: a tenth of a
@@ -52,6 +52,7 @@ declare
   v_waiting_rows int;
   v_has_kinds boolean;
   v_has_queues boolean;
+  v_has_periods boolean;
   v_kind text;
   v_schema jsonb;
   v_place bigint;
@@ -65,8 +66,9 @@ begin
     exists (
       select from pgwake.queues as q
       where q.priority is not null or q.wakeups <> 'asleep' or q.status_events <> 'watched'
-        or q.max_pending is not null)
-  into v_queue, v_last_queue, v_rows, v_other_rows, v_has_kinds, v_has_queues
+        or q.max_pending is not null),
+    count(i.unique_until) > 0
+  into v_queue, v_last_queue, v_rows, v_other_rows, v_has_kinds, v_has_queues, v_has_periods
   from inserted as i;
 
   if v_has_kinds then
@@ -107,6 +109,14 @@ begin
   if v_has_kinds or v_has_queues then
     perform pgwake.set_policy_priorities(array(
       select i.id from inserted as i where i.priority = 0 and i.status in ('pending', 'waiting')));
+  end if;
+
+  if v_has_periods then
+    perform pgwake.take_unique_periods(
+      array_agg(i.id), array_agg(i.kind), array_agg(i.unique_key::text), array_agg(i.unique_until))
+    from inserted as i
+    where i.unique_until is not null and i.finished_at is null
+    having count(*) > 0;
   end if;
 
   if v_queue = v_last_queue and v_other_rows = 0 then
@@ -205,6 +215,9 @@ begin
   end if;
   if tg_op = 'DELETE' then
     perform pgwake.take_steps(c.id) from changed as c where c.has_steps and c.finished_at is null;
+    delete from pgwake.unique_periods as p
+    using changed as c
+    where p.kind = c.kind and p.unique_key = c.unique_key and p.job_id = c.id;
   end if;
   perform pgwake.flag_keys(array_agg(c.queue), array_agg(c.concurrency_key))
   from changed as c
@@ -259,6 +272,7 @@ begin
       delete from pgwake.rechecks as r where r.child_id is not null;
       delete from pgwake.steps;
       delete from pgwake.waits;
+      delete from pgwake.unique_periods;
     end if;
   else
     insert into pgwake.counts (queue, at, completed_rows, cancelled_rows, finished_slot)

@@ -26,7 +26,7 @@ begin
   create index queues_ends_idx on pgwake.queues (name)
     where max_running is not null or webhook is not null or status_events <> 'watched' or drop_payloads;
   alter table pgwake.jobs add column is_payload_dropped boolean, add column has_steps boolean, add column steps jsonb,
-    add column expires_at timestamptz;
+    add column expires_at timestamptz, add column unique_until timestamptz;
   create index jobs_expires_idx on pgwake.jobs_live (expires_at) where expires_at is not null and attempt = 0;
   alter table pgwake.jobs_live set (fillfactor = 40);
   drop trigger jobs_before_insert on pgwake.jobs;

@@ -19,7 +19,7 @@
 -- is cancelled or was so before cancels it, unless on_parent_failure is run (default
 -- cancel). Parents are older than their child, so there are no cycles.
 --
--- A job that expires is for enqueue_many() or a plain INSERT: expires_at.
+-- expires_at and unique_until are for enqueue_many() and a plain INSERT.
 --
 -- Returns the id. Raises PW003 for arguments that can't be meant, for a payload that its
 -- kind does not take (check_payload), and for parents that don't exist or are not older

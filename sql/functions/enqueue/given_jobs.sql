@@ -20,6 +20,7 @@ returns table (
   on_parent_failure text,
   webhook text,
   expires_at timestamptz,
+  unique_until timestamptz,
   problem text
 )
 language sql stable
@@ -29,7 +30,7 @@ as $$
     coalesce(j.run_at, pgwake.now()) operator(pg_catalog.+) coalesce(j.delay, '0'::pg_catalog.interval),
     j.max_attempts, j.unique_key, coalesce(j.on_conflict, 'return'), j.metadata, j.concurrency_key,
     case when j.depends_on operator(pg_catalog.<>) '{}'::pg_catalog.int8[] then j.depends_on end,
-    j.on_parent_failure, j.webhook, j.expires_at,
+    j.on_parent_failure, j.webhook, j.expires_at, j.unique_until,
     case
       when j.kind is null then 'has no kind'
       when not (j.priority operator(pg_catalog.>=) -100 and j.priority operator(pg_catalog.<=) 100)
@@ -38,6 +39,8 @@ as $$
       when not (j.delay operator(pg_catalog.>=) '0'::pg_catalog.interval
           and j.delay operator(pg_catalog.<=) '100 years'::pg_catalog.interval)
         then pg_catalog.format('has delay %s: use an interval from 0 to 100 years', j.delay)
+      when j.unique_until is not null and j.unique_key is null
+        then 'has unique_until and no unique_key: give both, or none'
       when not j.on_conflict operator(pg_catalog.=) any ('{return,replace,raise}'::pg_catalog.text[])
         then pg_catalog.format('has on_conflict %L: use return, replace or raise', j.on_conflict)
     end
@@ -47,10 +50,10 @@ as $$
       run_at pg_catalog.timestamptz, delay pg_catalog.interval, max_attempts pg_catalog.int4,
       unique_key pg_catalog.text, on_conflict pg_catalog.text, metadata pg_catalog.jsonb,
       concurrency_key pg_catalog.text, depends_on pg_catalog.int8[], on_parent_failure pg_catalog.text,
-      webhook pg_catalog.text, expires_at pg_catalog.timestamptz)
+      webhook pg_catalog.text, expires_at pg_catalog.timestamptz, unique_until pg_catalog.timestamptz)
   ) with ordinality as j(
     kind, payload, queue, priority, run_at, delay, max_attempts, unique_key, on_conflict, metadata, concurrency_key,
-    depends_on, on_parent_failure, webhook, expires_at, place)
+    depends_on, on_parent_failure, webhook, expires_at, unique_until, place)
 $$;
 
 comment on function pgwake.given_jobs is

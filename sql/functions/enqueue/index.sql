@@ -3,4 +3,7 @@
 \ir check_max_pending.sql
 \ir enqueue.sql
 \ir given_jobs.sql
+\ir raise_unique_period.sql
+\ir take_unique_periods.sql
+\ir add_keyed_jobs.sql
 \ir enqueue_many.sql

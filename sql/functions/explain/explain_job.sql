@@ -6,8 +6,8 @@
 -- so it costs the same in a long queue as in a short one. Reads only, so it answers on
 -- a standby too. Raises PW001 no such job.
 --
--- Rides the primary keys of the leaves, jobs_claim_idx, jobs_key_idx
--- and jobs_lease_idx.
+-- Rides the primary keys of the leaves and of unique_periods, jobs_claim_idx,
+-- jobs_key_idx and jobs_lease_idx.
 create or replace function pgwake.explain_job(job_id bigint)
 returns text
 language plpgsql stable
@@ -21,6 +21,7 @@ declare
   v_job pgwake.jobs_live;
   v_lines text[];
   v_attempts text[];
+  v_until timestamptz;
 begin
   select j.* into v_job from pgwake.jobs_live as j where j.id = explain_job.job_id;
   if not found then
@@ -44,6 +45,13 @@ begin
   end;
   if v_job.is_payload_dropped then
     v_lines := v_lines || 'Its payload was dropped when it completed.'::text;
+  end if;
+  select p.until into v_until
+  from pgwake.unique_periods as p
+  where p.kind = v_job.kind and p.unique_key = v_job.unique_key and p.job_id = v_job.id and p.until > pgwake.now();
+  if found then
+    v_lines := v_lines || format('Its unique key stays taken until %s (unique_until), whatever becomes of it.',
+      pgwake.say_time(v_until));
   end if;
   if v_job.status not in ('completed', 'cancelled') then
     v_lines := v_lines || format(

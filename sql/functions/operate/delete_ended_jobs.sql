@@ -1,11 +1,12 @@
 -- Deletes rows of a leaf of ended jobs, and counts them. Internal: for retention and
--- purge, which have locked the rows. Returns how many.
+-- purge, which have locked the rows. Returns how many. frees: also their unique keys that
+-- stay taken until a time.
 --
 -- A row that can't be deleted, since a user's trigger or foreign key refuses it, is left
 -- with a warning that names the job, and does not stop the others: smaller and smaller
 -- parts are tried, up to a hundred such rows. Constraints that are deferred are checked
 -- here, not at the commit, which would refuse all of them.
-create or replace function pgwake.delete_ended_jobs(leaf regclass, tids tid[])
+create or replace function pgwake.delete_ended_jobs(leaf regclass, tids tid[], frees boolean default false)
 returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -23,14 +24,17 @@ begin
   while v_from <= cardinality(delete_ended_jobs.tids) and v_refused < 100 loop
     begin
       execute format(
-        'with gone as (delete from %s where ctid = any ($1) returning queue, status, finished_slot), '
+        'with gone as (delete from %s where ctid = any ($1) returning id, queue, kind, status, unique_key, finished_slot), '
+        'freed as (delete from pgwake.unique_periods as p using gone as g where $3 and p.kind = g.kind '
+        'and p.unique_key = g.unique_key and p.job_id = g.id), '
         'counted as (insert into pgwake.counts (queue, at, failed_rows, completed_rows, cancelled_rows, finished_slot) '
         'select g.queue, $2, -nullif(count(*) filter (where g.status = ''failed''), 0), '
         '-nullif(count(*) filter (where g.status = ''completed''), 0), '
         '-nullif(count(*) filter (where g.status = ''cancelled''), 0), g.finished_slot '
         'from gone as g group by g.queue, g.finished_slot) '
         'select count(*) from gone', delete_ended_jobs.leaf)
-      into v_deleted using delete_ended_jobs.tids[v_from : v_from + v_size - 1], pgwake.now();
+      into v_deleted using delete_ended_jobs.tids[v_from : v_from + v_size - 1], pgwake.now(),
+        delete_ended_jobs.frees;
       set constraints all immediate;
       set constraints all deferred;
       v_count := v_count + v_deleted;

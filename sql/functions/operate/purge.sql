@@ -82,7 +82,7 @@ begin
         and (purge.before is null or j.finished_at < purge.before)
       order by j.finished_at, j.id
       limit purge.max_jobs
-      for update skip locked));
+      for update skip locked), frees => true);
   end if;
 
   -- Leaf by leaf, the one that is next in use first: it has the oldest.
@@ -103,7 +103,7 @@ begin
         'and ($3 is null or j.kind = $3) and ($4 is null or j.finished_at < $4) limit $5 for update skip locked)', v_leaf)
       into v_tids
       using purge.status, purge.queue, purge.kind, purge.before, purge.max_jobs - v_count;
-      v_deleted := pgwake.delete_ended_jobs(v_leaf, v_tids);
+      v_deleted := pgwake.delete_ended_jobs(v_leaf, v_tids, frees => true);
     end if;
     v_count := v_count + v_deleted;
   end loop;

@@ -8,6 +8,7 @@
 \ir apply_retention.sql
 \ir analyze_jobs.sql
 \ir recount_jobs.sql
+\ir forget_unique_periods.sql
 \ir maintain.sql
 \ir take_upkeep.sql
 \ir report_worker_slots.sql

@@ -48,6 +48,7 @@ begin
       v_count := case v_step
         when 'fold' then pgwake.fold_counts()
         when 'retention' then pgwake.apply_retention() + pgwake.forget_stale_reports() + pgwake.forget_events()
+          + pgwake.forget_unique_periods()
         when 'analyze' then pgwake.analyze_jobs()
         when 'recount' then pgwake.recount_jobs()
         when 'keys' then pgwake.flag_missed_keys(2000)

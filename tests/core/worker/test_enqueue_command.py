@@ -29,6 +29,7 @@ async def test_a_job_takes_what_the_options_say(
         *("enqueue", "mail", "--queue", "my queue", "--priority", "-5"),
         *("--run-at", "2127-01-31T08:00+01:00"),
         *("--expires-at", "2127-02-01T00:00Z", "--max-attempts", "3"),
+        *("--unique-until", "2127-02-01T00:00Z"),
         *("--unique-key", "k", "--concurrency-key", "c", "--json"),
         *("--metadata", '{"by": "me"}'),
     )
@@ -37,7 +38,7 @@ async def test_a_job_takes_what_the_options_say(
     row = await job(connection, 1)
     assert (row["queue"], row["priority"], row["payload"]) == ("my queue", -5, {})
     assert row["run_at"] == datetime(2127, 1, 31, 7, tzinfo=UTC)
-    assert row["expires_at"] == datetime(2127, 2, 1, tzinfo=UTC)
+    assert row["unique_until"] == row["expires_at"] == datetime(2127, 2, 1, tzinfo=UTC)
     assert (row["max_attempts"], row["unique_key"]) == (3, "k")
     assert (row["concurrency_key"], row["status"]) == ("c", "waiting")
     assert row["metadata"] == {"by": "me"}

@@ -43,7 +43,7 @@ READ_BY_WORKERS = READ_BY_PRODUCERS | {
 }
 COLUMNS_OF_JOBS = words("""
 queue kind payload metadata priority run_at max_attempts unique_key concurrency_key
-depends_on on_parent_failure webhook expires_at
+depends_on on_parent_failure webhook expires_at unique_until
 """)
 COLUMNS_OF_KINDS = words("""
 name max_attempts backoff_base backoff_cap backoff_jitter timeout lease priority
@@ -140,6 +140,7 @@ def test_a_role_may_read_and_write_the_tables_that_are_listed_and_no_other(
         for verb in ("insert", "update", "delete"):
             expected |= {(verb, "queues"), (verb, "concurrency_limits")}
         expected |= {("update", "kinds"), ("delete", "kinds")}  # of some columns
+        expected.add(("delete", "unique_periods"))
     assert allowed == expected
 
 

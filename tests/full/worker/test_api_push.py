@@ -81,17 +81,23 @@ async def test_all_that_enqueue_takes_is_taken(
         "on_parent_failure": "run",
         "webhook": "https://example.org/hook",
         "expires_at": "2099-01-02T12:00:00+02:00",
+        "unique_until": "2099-01-02T12:00:00+02:00",
     }
     async with serving(database) as api:
         answer = await api.post("/queues/q/push", json=body)
         (job_id,) = answer.json()["ids"]
         row = await job(connection, job_id)
         del body["on_conflict"]
-        times = {name: row[name] for name in ("run_at", "expires_at")}
+        times = {name: row[name] for name in ("run_at", "expires_at", "unique_until")}
         assert row | body | times == row
         assert row["queue"] == "q"
         assert row["run_at"] == datetime(2099, 1, 1, 10, tzinfo=UTC)
-        assert row["expires_at"] == datetime(2099, 1, 2, 10, tzinfo=UTC)
+        assert answer.json()["jobs"] == [{"id": job_id, "is_new": True}]
+        assert (
+            row["expires_at"]
+            == row["unique_until"]
+            == datetime(2099, 1, 2, 10, tzinfo=UTC)
+        )
 
         answer = await api.post(
             "/queues/q/push", json={"kind": "y", "delay_seconds": 90.5}

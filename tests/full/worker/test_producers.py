@@ -102,6 +102,7 @@ async def test_every_option_lands_in_its_column(
             "on_parent_failure": "run",
             "webhook": "https://example.org/?a=%20",
             "expires_at": run_at,
+            "unique_until": run_at,
         }
         b, c = (NewJob(kind, {"p": HOSTILE}, **options) for kind in "bc")
         ids = [

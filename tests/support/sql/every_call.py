@@ -109,6 +109,7 @@ def set_policy(life: EveryCall) -> None:
     )
     admin.execute("update pgwake.kinds set max_attempts = 7 where name = 'checked'")
     admin.execute("delete from pgwake.kinds where name = 'gone'")
+    admin.execute("delete from pgwake.unique_periods where unique_key = 'gone'")
     admin.execute(
         "insert into pgwake.concurrency_limits (queue, key, max_running)"
         " values ('limited', 'k', 1), ('limited', 'gone', 1)"

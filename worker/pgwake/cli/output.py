@@ -299,8 +299,9 @@ def job_options(given: dict[str, Any]) -> Options:
         InvalidValueError: One can't be meant.
     """
     found = {name: value for name, value in given.items() if value is not None}
-    for name, option in (("run_at", "--run-at"), ("expires_at", "--expires-at")):
+    for name in ("run_at", "expires_at", "unique_until"):
         if name in found:
+            option = "--" + name.replace("_", "-")
             found[name] = instant(option, found[name])
     if "delay" in found:
         found["delay"] = duration("--delay", found["delay"])

@@ -80,7 +80,7 @@ class Options(TypedDict, total=False):
     on_conflict: Annotated[
         OnConflict,
         Option(
-            "if unique_key is taken: return the live job's id (the default), replace"
+            "if unique_key is taken: return that job's id (the default), replace"
             " that job, or raise",
             default="return",
             is_column=False,
@@ -111,6 +111,13 @@ class Options(TypedDict, total=False):
     expires_at: Annotated[
         datetime | None,
         Option("cancelled if it is not started by then", is_parameter=False),
+    ]
+    unique_until: Annotated[
+        datetime | None,
+        Option(
+            "unique_key stays taken until then, by a job that has ended, too",
+            is_parameter=False,
+        ),
     ]
 
 

@@ -25,8 +25,9 @@ join jsonb_array_elements(
 ) with ordinality as s(job, place) using (place)
 where o.place > $4 and o.place <= $5
 """
-# Rows of this very transaction are its own to have written; one that it has replaced is
-# older, and one that is named twice was new the first time.
+# A row that can be seen while its writer's transaction goes on is its own. One that it
+# has replaced is older, and one that is named twice was new the first time. The writer
+# may be a part of the transaction, which has an id of its own: see enqueue_many.
 _PUSHED = """
 select json_build_object(
   'ids', $1::bigint[],
@@ -38,8 +39,10 @@ from (
   select u.id, u.place, row_number() over (partition by u.id order by u.place) as nth
   from unnest($1::bigint[]) with ordinality as u(id, place)
 ) as u
+cross join pg_current_xact_id() as x(id)
 left join pgwake.jobs_live as j
-  on j.id = u.id and j.created_at = pgwake.now() and j.xmin = pg_current_xact_id()::xid
+  on j.id = u.id and j.created_at = pgwake.now() and pg_xact_status(
+    (x.id::text::bigint + age(x.id::xid) - age(j.xmin))::text::xid8) = 'in progress'
 """
 _SAVE = "savepoint pgwake_push"
 _UNDO = "rollback to savepoint pgwake_push"

@@ -26,7 +26,7 @@ class Pushed(ResponseModel):
     """A job that was pushed."""
 
     id: JobId
-    is_new: bool = Field(description="false: a live job has its unique key")
+    is_new: bool = Field(description="false: another job has its unique key")
 
 
 class PushedJobs(ResponseModel):

@@ -91,6 +91,7 @@ class Job(ListedJob):
     on_parent_failure: Literal["cancel", "run"] | None
     webhook: str | None
     expires_at: Time | None
+    unique_until: Time | None
     depends_on: list[JobId] | None
     payload: dict[str, Any] | None = Field(description="null: it was dropped")
     is_payload_dropped: bool | None

@@ -17,7 +17,7 @@ const ELSEWHERE = new Set([
 ]);
 const FIRST = [
   ...['kind', 'queue', 'priority', 'created_at', 'run_at', 'expires_at', 'started_at', 'finished_at', 'worker'],
-  ...['ran_for', 'attempt', 'max_attempts', 'unique_key', 'concurrency_key', 'depends_on'],
+  ...['ran_for', 'attempt', 'max_attempts', 'unique_key', 'unique_until', 'concurrency_key', 'depends_on'],
 ];
 const LINKS = {
   queue: (queue) => address('jobs', { queue }),

@@ -62,6 +62,7 @@ VIEWS = (
     "#/schedules",
     "#/kinds",
     "#/enqueue?kind=send",
+    "#/schedule?kind=send",
     "#/workers",
 )
 

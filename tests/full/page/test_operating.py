@@ -97,6 +97,111 @@ def test_all_jobs_of_a_filter_are_changed_by_keyboard_alone(
     expect(every).to_have_count(0)
 
 
+@pytest.mark.parametrize("width", [360])
+def test_limits_are_changed_and_a_queue_is_drained_by_keyboard_alone(
+    visit: Visit, site: Site, sql: psycopg.Connection, width: int
+) -> None:
+    held = running(sql, "send", queue="email")
+    sql.execute("insert into pgwake.queues (name, key_limit) values ('email', 2)")
+    visit.expected = "422"
+    visit.log_in(site.url, TOKEN)
+    page = visit.page
+    visit.goto("#/queues")
+    row = page.get_by_role("row").filter(has_text="email")
+    expect(row).to_contain_text("2 a key")
+    tab_to(page, "Limits email")
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Limits of email")
+    expect(page.get_by_label("Jobs at once", exact=True)).to_be_focused()
+    expect(page.get_by_label("Jobs of a concurrency key")).to_have_value("2")
+    page.keyboard.type("3")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.type("4")  # of a burst without a rate
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("alert")).to_contain_text("rate burst needs rate limit")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.type("0.5")
+    page.keyboard.press("Enter")
+    expect(row).to_contain_text("0.5/s, burst 4, 2 a key")
+    expect(row).to_contain_text("1 of 3")
+    expect(page.get_by_role("button", name="Limits email")).to_be_focused()
+
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.type("acme")
+    page.keyboard.press("Tab")
+    page.keyboard.type("0")
+    page.keyboard.press("Enter")
+    expect(row).to_contain_text('key "acme" 0')
+    tab_to(page, "Pause email")
+    page.keyboard.press("Enter")
+    confirm(page, "Pause email?", "Pause")
+    expect(row).to_contain_text("paused, draining")
+    sql.execute("select pgwake.complete_job(id, lease_id) from pgwake.jobs_live")
+    expect(row).to_contain_text("paused, drained")
+    assert status(sql, held) == "completed"
+
+
+def test_payloads_are_patched_an_event_is_emitted_and_a_step_done_again(
+    visit: Visit, site: Site, sql: psycopg.Connection
+) -> None:
+    waits = insert(sql, "send", queue="email", payload={"to": "x", "old": 1})
+    failed(sql, "draw")
+    held = running(sql, "order", queue="orders")
+    for step in ("charge", "pack"):
+        record = "select pgwake.record_step(id, lease_id, %s) from pgwake.jobs_live"
+        sql.execute(f"{record} where id = %s", [step, held])
+    wait = "select pgwake.await_event(id, lease_id, 'paid') from pgwake.jobs_live"
+    sql.execute(f"{wait} where id = %s", [held])
+    visit.log_in(site.url, TOKEN)
+    page = visit.page
+    log, dialog = page.get_by_role("log"), page.get_by_role("dialog")
+    patch = page.get_by_label("Merge into each payload")
+
+    visit.goto("#/jobs?kind=send")
+    page.get_by_role("button", name="Update all").click()
+    patch.fill('{"to": ')
+    dialog.get_by_role("button", name="Try").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("The payload is no JSON")
+    patch.fill('{"to": "y", "n": 0.10, "old": null}')
+    dialog.get_by_role("button", name="Try").click()
+    expect(dialog).to_contain_text("1 updated")
+    dialog.get_by_role("button", name="Update 1 job").click()
+    expect(log).to_contain_text("Done: 1 updated")
+    visit.goto("#/failed")
+    page.get_by_role("button", name="Retry 1 job of kind draw").click()
+    patch.fill('{"n": 0.10}')
+    dialog.get_by_role("button", name="Retry 1 job").click()
+    expect(log).to_contain_text("Retried 1 job.")
+    payloads = "select payload::text from pgwake.jobs where id <> %s order by id"
+    found = [text for (text,) in sql.execute(payloads, [held])]
+    assert found == ['{"n": 0.10, "to": "y"}', '{"n": 0.10}']
+    visit.goto(f"#/jobs/{waits}")
+    page.get_by_role("button", name="Update job").click()
+    page.get_by_label("Priority").fill("9")
+    dialog.get_by_role("button", name="Update").click()
+    expect(page.get_by_text("Priority9")).to_be_visible()
+
+    visit.goto(f"#/jobs/{held}")
+    page.get_by_role("button", name="Cancel job").click()
+    dialog.get_by_role("button", name="Cancel job").click()
+    page.get_by_role("button", name="Retry job").click()
+    page.get_by_label("Which steps").select_option("from pack on")
+    dialog.get_by_role("button", name="Retry job").click()
+    expect(page.get_by_text("step charge")).to_be_visible()
+    expect(page.get_by_text("step pack")).to_have_count(0)
+    sql.execute("select pgwake.claim_next_job('orders', 'w1')")
+    sql.execute(f"{wait} where id = %s", [held])
+    page.get_by_role("button", name="Emit event").click()
+    page.get_by_label("Payload, any JSON").fill('{"by": "Ann"}')
+    dialog.get_by_role("button", name="Emit event").click()
+    expect(log).to_contain_text("Emitted paid.")
+    event = sql.execute("select name, payload from pgwake.events").fetchone()
+    assert event == ("paid", {"by": "Ann"})
+
+
 SCHEMA = {
     "$defs": {"Size": {"enum": ["small", "large"], "type": "string"}},
     "type": "object",

@@ -1,4 +1,4 @@
-"""The schedules and the kinds: run now, pause, who handles what."""
+"""The schedules and the kinds: add, run now, pause, who handles what."""
 
 import psycopg
 from playwright.sync_api import expect
@@ -7,13 +7,22 @@ from full.page.browsing import Visit
 from full.page.serving import TOKEN, Site
 
 
-def test_a_schedule_is_run_now_paused_and_resumed(
+def test_a_schedule_is_added_run_now_paused_replaced_and_removed(
     visit: Visit, site: Site, sql: psycopg.Connection
 ) -> None:
-    sql.execute("select pgwake.schedule('nightly', '30 2 * * *', 'report')")
+    sql.execute("insert into pgwake.kinds (name) values ('report')")
+    visit.expected = "422"
     visit.log_in(site.url, TOKEN)
     page = visit.page
     page.get_by_role("link", name="Schedules").click()
+    page.get_by_role("link", name="Add a schedule").click()
+    page.get_by_label("Kind").select_option("report")
+    page.get_by_label("Name").fill("nightly")
+    for cron in ("at night", "30 2 * * *"):
+        page.get_by_label("Cron: minute").fill(cron)
+        page.get_by_role("button", name="Add", exact=True).click()
+        if cron == "at night":
+            expect(page.get_by_role("alert")).to_contain_text("at night")
     row = page.get_by_role("row").filter(has_text="nightly")
     expect(row).to_contain_text("30 2 * * * UTC")
 
@@ -29,6 +38,17 @@ def test_a_schedule_is_run_now_paused_and_resumed(
         page.get_by_role("dialog").get_by_role("button", name=button).click()
         expect(page.get_by_role("button", name=f"{then} nightly")).to_be_visible()
     expect(row.get_by_text("paused")).to_be_hidden()
+
+    visit.goto("#/schedule?kind=report")
+    page.get_by_label("Name").fill("nightly")
+    page.get_by_label("Or each so many seconds").fill("60")
+    page.get_by_role("button", name="Add", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Replace nightly?")
+    dialog.get_by_role("button", name="Replace").click()
+    expect(row).to_contain_text("every 1 min")
+    page.get_by_role("button", name="Remove nightly").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("There are no schedules.")).to_be_visible()
 
 
 def test_kinds_that_nobody_handles_come_first(

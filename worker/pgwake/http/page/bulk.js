@@ -41,8 +41,8 @@ const those = (filters) =>
     .map(([name, value]) => `${name.replace('_', ' ')} ${plain(value, 200)}`)
     .join(', ');
 
-const more = (total) =>
-  total >= AT_ONCE ? ` These are the first ${count(AT_ONCE)}: do it again for those that are left.` : '';
+/** How many: of a dry run, which looks no further. */
+const many = (total) => (total >= AT_ONCE ? `${count(AT_ONCE)} jobs or more` : counted(total, 'job'));
 
 async function cancel(filters) {
   const path = 'api/live/cancel';
@@ -50,14 +50,24 @@ async function cancel(filters) {
   const total = Number(dry.cancelled) + Number(dry.cancel_requested);
   if (total === 0) return `Nothing to cancel: no such job waits or runs (${those(filters)}).`;
   const question = {
-    title: `Cancel ${counted(total, 'job')}?`,
+    title: `Cancel ${many(total)}?`,
     text:
-      `Of ${those(filters)}: ${counted(dry.cancelled, 'job')} end at once, ` +
-      `${counted(dry.cancel_requested, 'running job')} are asked to stop.${more(total)}`,
-    action: `Cancel ${counted(total, 'job')}`,
+      `Of ${those(filters)}: ${many(Number(dry.cancelled))} end at once, ` +
+      `${counted(dry.cancel_requested, 'running job')} are asked to stop.`,
+    action: `Cancel ${many(total)}`,
     isGrave: true,
+    async attempt(_, tell) {
+      const all = { cancelled: 0, cancel_requested: 0 };
+      for (;;) {
+        const done = await post(path, { ...filters, limit: AT_ONCE });
+        const [cancelled, asked] = [Number(done.cancelled), Number(done.cancel_requested)];
+        all.cancelled += cancelled;
+        all.cancel_requested = Math.max(all.cancel_requested, asked); // some were asked before
+        const isLast = cancelled === 0 || cancelled + asked < AT_ONCE;
+        if (isLast || !tell(`Cancelled ${count(all.cancelled)}`)) return all;
+      }
+    },
   };
-  question.attempt = () => post(path, { ...filters, limit: AT_ONCE });
   const done = await ask(question);
   if (done === null) return null;
   return (
@@ -66,12 +76,13 @@ async function cancel(filters) {
   );
 }
 
-async function update(filters) {
+/** Update the jobs of some filters, or those of some ids, without a dry run. */
+export async function update(filters) {
   const path = 'api/waiting/update';
   const tried = await ask({
-    title: 'Update all?',
-    text: `Jobs that wait, of ${those(filters)}. What is left empty stays. Nothing is changed yet.`,
-    action: 'Try',
+    title: `Update ${filters.ids ? 'the job' : 'all'}?`,
+    text: `Jobs that wait, of ${those(filters)}. What is left empty stays.`,
+    action: filters.ids ? 'Update' : 'Try',
     fields: [
       { name: 'priority', label: 'Priority, -100 to 100', type: 'number', min: -100, max: 100 },
       { name: 'seconds', label: 'Due', options: DUE },
@@ -91,22 +102,32 @@ async function update(filters) {
       };
       if (Object.keys(changes).length === 0) throw new Problem(422, { detail: 'All is left empty.' });
       const request = { ...filters, limit: AT_ONCE, changes };
-      return { request, dry: counts(await post(path, { ...request, dry_run: true })) };
+      return { request, dry: counts(await post(path, { ...request, dry_run: !filters.ids })) };
     },
   });
   if (tried === null) return null;
   const { request, dry } = tried;
+  if (filters.ids) return `Done: ${said(dry)}.`;
   const { changes } = request;
   const total = dry.get('updated') ?? 0;
   if (total === 0) return `Nothing to update: ${said(dry) || 'no such job waits'}.`;
   const question = {
-    title: `Update ${counted(total, 'job')}?`,
-    text: `${those(changes)}. The dry run says: ${said(dry)}.${more(total)}`,
-    action: `Update ${counted(total, 'job')}`,
-    attempt: () => post(path, request),
+    title: `Update ${many(total)}?`,
+    text: `${those(changes)}. The dry run says: ${said(dry)}.`,
+    action: `Update ${many(total)}`,
+    async attempt(_, tell) {
+      const all = new Map();
+      for (let after = null; ; ) {
+        const done = await post(path, { ...request, after });
+        for (const [outcome, jobs] of counts(done)) all.set(outcome, (all.get(outcome) ?? 0) + jobs);
+        const ids = done.outcomes.flatMap((outcome) => outcome.ids);
+        if (ids.length < AT_ONCE || !tell(`Updated ${count(all.get('updated') ?? 0)}`)) return all;
+        after = ids.reduce((greatest, id) => (id > greatest ? id : greatest));
+      }
+    },
   };
   const done = await ask(question);
-  return done && `Done: ${said(counts(done)) || 'no such job waits any more'}.`;
+  return done && `Done: ${said(done) || 'no such job waits any more'}.`;
 }
 
 const dueIn = (seconds) => (seconds ? new Date(now() + seconds * 1000).toISOString() : 'now');

@@ -14,7 +14,8 @@ import { visibleLines } from './format.js';
  * @param {string} action what the button says
  * @param {boolean} isGrave whether it destroys something
  * @param {Array} fields to fill in: see field()
- * @param {function} attempt of what the fields hold, without those left empty
+ * @param {function} attempt of what the fields hold, without those left empty, and a function
+ *   that it tells how far it is, which answers whether it is to go on
  */
 export function ask({ title, text, action, isGrave, fields = [], attempt = (given) => given }) {
   const inputs = fields.map(field);
@@ -23,6 +24,11 @@ export function ask({ title, text, action, isGrave, fields = [], attempt = (give
     { type: 'button', onclick: () => dialog.close() },
     'Keep as it is',
   );
+  const button = h('button', { class: isGrave ? 'grave' : 'main' }, action);
+  const tell = (progress) => {
+    setText(button, progress);
+    return dialog.open;
+  };
   const problem = h('p', { class: 'refusal', role: 'alert' });
   const form = h(
     'form',
@@ -35,7 +41,7 @@ export function ask({ title, text, action, isGrave, fields = [], attempt = (give
       'div',
       { class: 'row end' },
       leave,
-      h('button', { class: isGrave ? 'grave' : 'main' }, action),
+      button,
     ),
   );
   const dialog = h(
@@ -50,12 +56,13 @@ export function ask({ title, text, action, isGrave, fields = [], attempt = (give
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     if (done) return;
-    done = Promise.resolve(valuesOf(form)).then(attempt);
+    done = Promise.resolve(valuesOf(form)).then((given) => attempt(given, tell));
     try {
       await done;
     } catch (error) {
       if (dialog.open && error instanceof Problem && error.status !== 401) {
         done = null;
+        setText(button, action);
         setText(problem, visibleLines(error.message));
         return;
       }

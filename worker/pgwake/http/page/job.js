@@ -1,12 +1,13 @@
 // One job: why it is as it is, what it carries, and what became of its attempts.
 
 import { Problem, get, post } from './api.js';
+import { update } from './bulk.js';
 import { ask } from './dialog.js';
 import { h, keyed, setText, showLink } from './dom.js';
 import { typedJson } from './fields.js';
 import { address } from './filters.js';
 import { duration, now, showProgress, showStatus, showTime, title, visible, visibleLines } from './format.js';
-import { jsonBox, plain, short } from './json.js';
+import { jsonBox, parse, plain, short } from './json.js';
 import { table, times } from './table.js';
 
 const LIVE = ['waiting', 'pending', 'running'];
@@ -31,6 +32,7 @@ export function job({ id }, { act }) {
   const cancel = h('button', { type: 'button', hidden: true }, 'Cancel job');
   const retry = h('button', { type: 'button', hidden: true }, 'Retry job');
   const run = h('button', { type: 'button', hidden: true }, 'Run now');
+  const change = h('button', { type: 'button', hidden: true }, 'Update job');
   const emit = h('button', { type: 'button', hidden: true }, 'Emit event');
   const why = h('p', { class: 'whole' });
   const bar = h('span');
@@ -58,7 +60,7 @@ export function job({ id }, { act }) {
       'div',
       { class: 'row' },
       h('p', { class: 'row job-status' }, status, what, bar),
-      h('div', { class: 'row end' }, paused, emit, run, cancel, retry),
+      h('div', { class: 'row end' }, paused, emit, run, change, cancel, retry),
     ),
     attemptsSection,
     section('Why', why),
@@ -71,6 +73,7 @@ export function job({ id }, { act }) {
   cancel.addEventListener('click', () => act(cancel, () => cancelJob(id, shown.status)));
   retry.addEventListener('click', () => act(retry, () => retryJob(id, stepsOf(shown))));
   emit.addEventListener('click', () => act(emit, () => emitEvent(shown.waits_for)));
+  change.addEventListener('click', () => act(change, () => update({ ids: [parse(id)] })));
   run.addEventListener('click', () => act(run, () => runNow(id)));
 
   function show(row) {
@@ -78,7 +81,8 @@ export function job({ id }, { act }) {
     showStatus(status, row.status);
     setText(what, `${visible(row.kind)} in ${visible(row.queue)}`);
     cancel.hidden = !LIVE.includes(row.status);
-    run.hidden = !['waiting', 'pending'].includes(row.status) || !(Date.parse(row.run_at) > now());
+    change.hidden = !['waiting', 'pending'].includes(row.status);
+    run.hidden = change.hidden || !(Date.parse(row.run_at) > now());
     emit.hidden = row.waits_for == null;
     retry.hidden = !['failed', 'cancelled'].includes(row.status);
     showProgress(bar, row.progress, () => '');

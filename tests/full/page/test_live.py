@@ -66,7 +66,7 @@ def test_while_the_server_is_away_it_is_said_and_what_is_shown_is_marked(
     expect_state(page, "live")
     site.stop()
     expect_state(page, "offline since")
-    note = page.get_by_text("The server does not answer. What is shown is from")
+    note = page.get_by_text("The server does not answer. The data is from")
     expect(note).to_be_visible()
     assert "grayscale" in page.locator("main").evaluate(
         "(main) => getComputedStyle(main).filter"

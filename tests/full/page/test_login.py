@@ -20,7 +20,7 @@ def test_a_wrong_token_is_refused_and_the_right_one_opens_the_page(
     expect(page.get_by_role("alert")).to_have_text("That token is not accepted.")
     page.get_by_label("Token").fill("nor\N{SNOWMAN}this")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("That is no token")
+    expect(page.get_by_role("alert")).to_contain_text("This is not a token")
 
     page.get_by_label("Token").fill(TOKEN)
     page.keyboard.press("Enter")

@@ -9,7 +9,7 @@ from full.page.serving import TOKEN, Site, StartSite
 
 
 def test_an_empty_installation_says_how_to_begin(page: Page) -> None:
-    expect(page.get_by_text("No queue has been used yet")).to_be_visible()
+    expect(page.get_by_text("There are no queues yet")).to_be_visible()
     expect(page.get_by_role("table")).to_have_count(0)
 
 
@@ -103,7 +103,7 @@ def test_a_thousand_queues_are_filtered_sorted_and_shown_in_parts(
     page.get_by_label("Filter queues").fill("99")
     expect(names).to_have_count(19)
     page.get_by_label("Filter queues").fill("no such")
-    expect(page.get_by_text("No queue has that in its name.")).to_be_visible()
+    expect(page.get_by_text("No matching queues.")).to_be_visible()
     page.get_by_label("Filter queues").fill("")
     page.get_by_role("button", name="Show all 1,000").click()
     expect(names).to_have_count(1000)

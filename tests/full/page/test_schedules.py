@@ -41,7 +41,7 @@ def test_a_schedule_is_added_run_now_paused_replaced_and_removed(
 
     visit.goto("#/schedule?kind=report")
     page.get_by_label("Name").fill("nightly")
-    page.get_by_label("Or each so many seconds").fill("60")
+    page.get_by_label("Or every: seconds").fill("60")
     page.get_by_role("button", name="Add", exact=True).click()
     dialog = page.get_by_role("dialog", name="Replace nightly?")
     dialog.get_by_role("button", name="Replace").click()

@@ -157,7 +157,7 @@ async def test_jobs_are_listed_newest_first_by_what_they_are(
     done = await job_in(connection, "completed", queue="a", kind="x")
     failed = await job_in(connection, "failed", queue="a", kind="y")
     held = await running(connection, queue="b", kind="x", unique_key="k")
-    pending = await insert(connection, queue="b", kind="y")
+    pending = await insert(connection, queue="b", kind="y", concurrency_key="c")
     async with serving(database) as api:
 
         async def ids(**wanted: str) -> list[int]:
@@ -171,6 +171,7 @@ async def test_jobs_are_listed_newest_first_by_what_they_are(
         assert await ids(status="running", worker="w1") == [held["id"]]
         assert await ids(worker="w2") == []
         assert await ids(unique_key="k") == [held["id"]]
+        assert await ids(concurrency_key="c") == [pending]
         (listed,) = (await api.get("/api/jobs?status=running")).json()["jobs"]
     assert datetime.fromisoformat(listed["created_at"]) == held["created_at"]
     assert listed == {
@@ -182,6 +183,7 @@ async def test_jobs_are_listed_newest_first_by_what_they_are(
         "run_at": listed["run_at"],
         "attempt": 1,
         "progress": None,
+        "concurrency_key": None,
         "worker": "w1",
         "created_at": listed["created_at"],
         "started_at": listed["started_at"],

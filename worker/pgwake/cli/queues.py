@@ -296,7 +296,7 @@ def limit(
     max_pending: Annotated[
         str | None,
         typer.Option(
-            metavar="N", help="Jobs that wait, beyond which none is added, or none."
+            metavar="N", help="Jobs that may wait; more are refused. Or none."
         ),
     ] = None,
     key: Annotated[

@@ -91,7 +91,7 @@ def add(
     cron: Cron = None,
     every: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Instead of --cron: after each so many."),
+        typer.Option(metavar="SECONDS", help="The interval, instead of --cron."),
     ] = None,
     timezone: Annotated[
         str, typer.Option(metavar="ZONE", help="Of --cron, such as Europe/Berlin.")
@@ -108,7 +108,7 @@ def add(
     misfire_limit: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, max=10_000, help="Of all: the newest so many."
+            metavar="N", min=1, max=10_000, help="With --misfire all: the newest N."
         ),
     ] = 100,
     starts_at: Annotated[
@@ -166,7 +166,7 @@ def pause(name: Name, as_json: Json = False, database_url: Url = None) -> None:
 
 @app.command()
 def resume(name: Name, as_json: Json = False, database_url: Url = None) -> None:
-    """End a schedule's pause. What it missed meanwhile is not made up."""
+    """End a schedule's pause. Ticks that were missed are not fired."""
     was_paused = ask(database_url, lambda c: schedules.resume(c, name))
     words = "is resumed" if was_paused else "was not paused"
     _told(name, words, as_json=as_json, was_paused=was_paused)

@@ -116,7 +116,7 @@ class RetryJob(Request):
     """From which step."""
 
     keep_steps: Whole | None = Field(
-        None, description="the first so many of its steps stay done; null: all"
+        None, description="its first n steps stay done; null: all"
     )
 
 

@@ -52,7 +52,7 @@ class Schedules(ResponseModel):
 
 
 class NewSchedule(Request):
-    """A schedule by cron, or after each so many seconds; replaces that of its name."""
+    """A schedule by cron, or by an interval; replaces that of its name."""
 
     name: ScheduleName
     kind: Kind

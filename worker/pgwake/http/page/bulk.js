@@ -81,7 +81,7 @@ export async function update(filters) {
   const path = 'api/waiting/update';
   const tried = await ask({
     title: `Update ${filters.ids ? 'the job' : 'all'}?`,
-    text: `Jobs that wait, of ${those(filters)}. What is left empty stays.`,
+    text: `Jobs that wait, of ${those(filters)}. Empty fields change nothing.`,
     action: filters.ids ? 'Update' : 'Try',
     fields: [
       { name: 'priority', label: 'Priority, -100 to 100', type: 'number', min: -100, max: 100 },
@@ -100,7 +100,7 @@ export async function update(filters) {
         ...(queue && { queue }),
         ...(payload && { payload: typedJson('The payload', payload) }),
       };
-      if (Object.keys(changes).length === 0) throw new Problem(422, { detail: 'All is left empty.' });
+      if (Object.keys(changes).length === 0) throw new Problem(422, { detail: 'All fields are empty.' });
       const request = { ...filters, limit: AT_ONCE, changes };
       return { request, dry: counts(await post(path, { ...request, dry_run: !filters.ids })) };
     },

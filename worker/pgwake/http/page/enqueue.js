@@ -38,7 +38,7 @@ const SCHEDULE = {
   options: [
     { name: 'name', label: 'Name', required: true, maxlength: 128 },
     { name: 'cron', label: 'Cron: minute hour day month weekday', placeholder: '30 2 * * 1-5' },
-    { name: 'every_seconds', label: 'Or each so many seconds', type: 'number', min: 1 },
+    { name: 'every_seconds', label: 'Or every: seconds', type: 'number', min: 1 },
     { name: 'timezone', label: 'Time zone of cron', placeholder: 'UTC' },
     PRIORITY,
   ],

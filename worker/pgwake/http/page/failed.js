@@ -95,7 +95,7 @@ async function retry({ queue, kind, fingerprint, count: jobs, is_queue_paused: i
   const question = {
     title: `Retry ${counted(limit, 'job')}?`,
     text:
-      `Pending again, in queue ${visible(queue)}, with all attempts before them.` +
+      `They become pending again in queue ${visible(queue)}, with all their attempts before them.` +
       (isPaused ? ' The queue is paused: they run once it is resumed.' : '') +
       (total > limit ? ` These are the ${count(limit)} of ${count(total)} that failed first.` : ''),
     action: `Retry ${counted(limit, 'job')}`,

@@ -31,7 +31,7 @@ export function typedJson(what, text) {
   try {
     return parse(text);
   } catch {
-    throw new Problem(422, { detail: `${visible(what)} is no JSON: ${visible(text)}` });
+    throw new Problem(422, { detail: `${visible(what)} is not JSON: ${visible(text)}` });
   }
 }
 

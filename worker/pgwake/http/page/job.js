@@ -282,7 +282,7 @@ async function retryJob(id, steps) {
     title: `Retry job ${id}?`,
     text: 'It is run again as soon as a worker is free, with all its attempts before it.',
     action: 'Retry job',
-    fields: steps.length ? [{ name: 'keep', label: 'Which steps are done again', options: froms }] : [],
+    fields: steps.length ? [{ name: 'keep', label: 'Where it goes on', options: froms }] : [],
     attempt: ({ keep }) => post(`api/jobs/${id}/retry`, keep ? { keep_steps: Number(keep) } : {}),
   });
   return done && `Job ${id} is ${visible(done.status)} again.`;

@@ -149,7 +149,7 @@ function showState({ name, since, problem }) {
     return;
   }
   const reason = problem instanceof Problem ? problem.message : 'The server does not answer.';
-  const age = readAt ? ` What is shown is from ${clock(readAt)}.` : '';
+  const age = readAt ? ` The data is from ${clock(readAt)}.` : '';
   setText(stale, `${visibleLines(reason)}${age} Trying again.`);
 }
 
@@ -169,7 +169,7 @@ async function act(button, action) {
     const reason =
       error instanceof Problem
         ? error.message
-        : 'The server does not answer: look whether it was done before you try again.';
+        : 'The server does not answer: check whether it was done before you try again.';
     say(visibleLines(reason), true);
   } finally {
     busy.delete(button);
@@ -237,7 +237,7 @@ function showLogin(message = '') {
 
 /** Try a token; what is wrong with it, or nothing. */
 async function logIn(token) {
-  if (!TOKEN.test(token)) return 'That is no token: it is made of letters, digits and -._~+/=.';
+  if (!TOKEN.test(token)) return 'This is not a token: a token has letters, digits and -._~+/= only.';
   try {
     await get('api/queue/stats', { token });
   } catch (error) {

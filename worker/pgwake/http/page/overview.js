@@ -108,8 +108,8 @@ export function overview(_, { act }) {
     const rows = found.slice(0, limit);
     queues.setEmpty(
       text
-        ? 'No queue has that in its name.'
-        : 'No queue has been used yet. It is there with its first job: ' +
+        ? 'No matching queues.'
+        : 'There are no queues yet. A queue exists from its first job on: ' +
             "insert into pgwake.jobs (kind) values ('hello').",
     );
     queues.update(rows);

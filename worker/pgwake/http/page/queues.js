@@ -9,22 +9,22 @@ import { short } from './json.js';
 import { pauseColumn } from './pause.js';
 import { jobCounts, names, numbers, policy, table } from './table.js';
 
-// Of each limit: its name, its label in a form, and its words in a list.
+// Of each limit: its name, its label in a form, what holds without it, and its words in a list.
 const LIMITS = [
-  ['max_running', 'Jobs at once', () => null], // beside the slots used
-  ['rate_limit', 'Claims a second', (value) => `${value}/s`],
-  ['rate_burst', 'Claims at once, if there is a rate', (value) => `burst ${value}`],
-  ['key_limit', 'Jobs of a concurrency key at once', (value) => `${value} a key`],
-  ['key_rate', 'Starts of a key a second', (value) => `${value}/s a key`],
-  ['key_burst', 'Starts of a key at once, if there is a rate', (value) => `burst ${value} a key`],
-  ['max_pending', 'Jobs that may wait', (value) => `${value} may wait`],
+  ['max_running', 'Jobs at once', 'no limit', () => null], // beside the slots used
+  ['rate_limit', 'Claims a second', 'no limit', (value) => `${value}/s`],
+  ['rate_burst', 'Burst: claims at once', "a second's worth", (value) => `burst ${value}`],
+  ['key_limit', 'Jobs of a concurrency key at once', '1', (value) => `${value} a key`],
+  ['key_rate', 'Starts of a key a second', 'no limit', (value) => `${value}/s a key`],
+  ['key_burst', 'Burst: starts of a key at once', "a second's worth", (value) => `burst ${value} a key`],
+  ['max_pending', 'Jobs that may wait', 'no limit', (value) => `${count(value)} may wait`],
 ];
 const OF_A_KEY = LIMITS.filter(([name]) => ['key_limit', 'key_rate'].includes(name));
 
 /** The limits of a queue in words, those that are set. */
 const limits = (row) =>
   [
-    ...LIMITS.map(([name, , words]) => row[name] != null && words(short(row[name]))),
+    ...LIMITS.map(([name, , , words]) => row[name] != null && words(short(row[name]))),
     ...Object.entries(row.keys).map(([key, limit]) => `key ${short(key)} ${short(limit)}`),
     ...Object.entries(row.key_rates).map(([key, rate]) => `key ${short(key)} ${short(rate)}/s`),
   ]
@@ -33,19 +33,17 @@ const limits = (row) =>
 
 const path = ({ name }) => `api/queues/${encodeURIComponent(name)}/limits`;
 
-const limitFields = (rows, valueOf) =>
-  rows.map(([name, label]) => {
-    const value = valueOf(name);
-    return { name, label, type: 'number', min: 0, step: 'any', placeholder: 'no limit', value };
-  });
+const limitField = (name, label, placeholder, value) => {
+  return { name, label, placeholder, value, type: 'number', min: 0, step: 'any' };
+};
 
 async function changeLimits(queue) {
   const before = (name) => String(queue[name] ?? '');
   return ask({
     title: `Limits of ${visible(queue.name)}`,
-    text: 'They hold at once, and end no running job. Left empty: no limit; of a key, 1 job at once.',
+    text: 'They hold at once, and end no running job.',
     action: 'Change',
-    fields: limitFields(LIMITS, before),
+    fields: LIMITS.map(([name, label, none]) => limitField(name, label, none, before(name))),
     async attempt(given) {
       const changed = LIMITS.map(([name]) => name).filter((name) => (given[name] ?? '') !== before(name));
       if (changed.length === 0) return 'Nothing was changed.';
@@ -58,11 +56,11 @@ async function changeLimits(queue) {
 async function limitKey(queue) {
   return ask({
     title: `Limit a key of ${visible(queue.name)}`,
-    text: 'Of one concurrency key alone. Left empty: as the queue says. 0 jobs at once stop the key.',
+    text: 'These hold for one concurrency key alone, and at once. 0 jobs at once stop the key.',
     action: 'Change',
     fields: [
       { name: 'key', label: 'Concurrency key', required: true, maxlength: 512 },
-      ...limitFields(OF_A_KEY, () => ''),
+      ...OF_A_KEY.map(([name, label]) => limitField(name, label, 'as the queue says')),
     ],
     async attempt({ key, ...given }) {
       const own = OF_A_KEY.map(([name]) => [name, numberIn(given[name])]);
@@ -103,8 +101,8 @@ export function queues(_, { act }) {
       numbers('Not yet due', (row) => row.scheduled_count, count),
       jobCounts('Waiting', 'waiting', ({ name, waiting_count: n }) => [name, n]),
       jobCounts('Failed', 'failed', ({ name, failed_count: n }) => [name, n]),
-      { ...names('Limits', limits), type: 'message' },
-      names('Policy', ({ policy: given }) => policy(given)),
+      { ...names('Limits', limits), type: 'whole' },
+      { ...names('Policy', ({ policy: given }) => policy(given)), type: 'whole' },
       pauseColumn(act, [
         { words: 'Limits', change: changeLimits },
         { words: 'Limit a key', change: limitKey },

@@ -89,5 +89,5 @@ const change = (action, isGrave, text, done) => async (schedule) => {
   return (await ask({ title, text, action, isGrave, attempt })) && `${done} ${name}.`;
 };
 const pause = change('Pause', false, 'It fires nothing until it is resumed. Its jobs stay.', 'Paused');
-const resume = change('Resume', false, 'Ticks that it missed meanwhile are not made up.', 'Resumed');
+const resume = change('Resume', false, 'Ticks that were missed are not fired.', 'Resumed');
 const remove = change('Remove', true, 'It fires nothing more, and is gone. Its jobs stay.', 'Removed');

@@ -93,11 +93,13 @@ begin
   if outcome is null and v_is_certain and v_deadline <= pgwake.now() then
     outcome := 'timed_out';
   end if;
+  if v_wait.name is not null and (outcome is not null or await_answer.may_wait) then
+    perform pgwake.forget_wait(await_answer.job_id);
+  end if;
   if outcome is not null then
     perform pgwake.put_steps(
       array[await_answer.job_id], array[await_answer.name], 'event', array[result],
       case outcome when 'timed_out' then v_deadline end);
-    perform pgwake.forget_wait(await_answer.job_id);
     return;
   end if;
 
@@ -105,7 +107,6 @@ begin
   if not await_answer.may_wait then
     return;
   end if;
-  perform pgwake.forget_wait(await_answer.job_id);
   insert into pgwake.waits (job_id, name, event, parent_id, since, deadline)
   values (
     await_answer.job_id, await_answer.name, await_answer.event, await_answer.parent_id,

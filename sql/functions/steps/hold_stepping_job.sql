@@ -19,7 +19,13 @@ as $$
 begin
   perform pgwake.check_batch_arguments(array[hold_stepping_job.job_id], array[hold_stepping_job.lease_id]);
   perform pgwake.check_step_name(hold_stepping_job.name);
-  if pgwake.lock_stepping_jobs(array[hold_stepping_job.job_id], array[hold_stepping_job.lease_id]) is null then
+  -- One that has recorded before needs the lock alone.
+  perform from pgwake.jobs_live as j
+  where j.id = hold_stepping_job.job_id and j.lease_id = hold_stepping_job.lease_id and j.has_steps
+  for no key update;
+  if not found
+    and pgwake.lock_stepping_jobs(array[hold_stepping_job.job_id], array[hold_stepping_job.lease_id]) is null
+  then
     perform pgwake.raise_outcome(hold_stepping_job.job_id, case
       when pgwake.lease_outcome(hold_stepping_job.job_id, hold_stepping_job.lease_id) = 'no_such_job' then 'no_such_job'
       else 'lease_lost'

@@ -221,6 +221,8 @@ def test_a_function_may_have_several_kinds() -> None:
     ("options", "said"),
     [
         ({"kind": ""}, "kind ''"),
+        ({"kind": print}, r'@job\("print"\)'),
+        ({"kind": 5}, "kind 5"),
         ({"kind": "x" * 129}, "kind 'xxx"),
         ({"kind": "\0"}, "kind '\\\\x00'"),
         ({"kind": "\ud800"}, "kind '\\\\ud800'"),

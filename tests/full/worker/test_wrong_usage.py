@@ -215,6 +215,7 @@ async def test_settings_that_can_not_work_have_exit_code_78(
         ),
         ({"exec_handlers": ["a=no-such-program x"]}, "no program 'no-such-program'"),
         ({"imports": ["no_such_module"]}, "no_such_module"),
+        ({"imports": ["json.py"]}, "json.py: name a module"),
     ],
 )
 def test_handlers_that_can_not_work_are_refused(

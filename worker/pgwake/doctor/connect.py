@@ -53,6 +53,8 @@ def _explained(error: Exception, url: str) -> tuple[str, str]:
         case OSError() if "Connect call failed" in text:  # at each address of a host
             text = "nothing listens there"
             fix = "pg_isready {address}  # start the server, or mend host and port"
+            if split_url(url).hostname in ("localhost", "127.0.0.1", "::1"):
+                fix += "; in a container this is the container itself"
         case TimeoutError():
             text = "no answer in time"
             fix = "pg_isready {address}  # silent: a firewall, a wrong host, or load"

@@ -340,6 +340,8 @@ def import_handlers(modules: tuple[str, ...]) -> None:
             import_module(module)
         except ModuleNotFoundError as error:
             raise ConfigurationError(
-                f"--import {module}: no module named {error.name!r}; is its folder on "
-                "PYTHONPATH?"
+                f"--import {module}: name a module as an import does, such as shop.jobs"
+                if module.endswith(".py") or {"/", ":"} & set(module)
+                else f"--import {module}: no module named {error.name!r}; is it "
+                "installed, or its folder on PYTHONPATH?"
             ) from error

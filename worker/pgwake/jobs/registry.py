@@ -164,9 +164,14 @@ class Registry:
             ConfigurationError: The kind has a handler, a value is out of range, or the
                 function can't be a handler.
         """
+        if callable(kind):  # @job alone
+            name = getattr(kind, "__name__", "kind")
+            raise ConfigurationError(f'a handler names its kind: @job("{name}")')
         for name, text in (("kind", kind), ("queue", queue)):
             if not _is_name(text):
-                raise ConfigurationError(f"{name} {text!r} must have 1 to 128 bytes")
+                raise ConfigurationError(
+                    f"{name} {text!r} must be a text of 1 to 128 bytes"
+                )
         try:
             policy = Policy(
                 max_attempts=max_attempts,
@@ -412,5 +417,5 @@ middleware = registry.middleware
 def _is_name(text: str) -> bool:
     try:
         return 1 <= len(text.encode()) <= 128 and "\0" not in text
-    except UnicodeEncodeError:  # a lone surrogate
+    except (AttributeError, UnicodeEncodeError):  # no text, a lone surrogate
         return False

@@ -47,7 +47,7 @@ set local lock_timeout = '10s';
 \ir schema.sql
 \ir functions/base/index.sql
 \ir functions/policy/index.sql
-\ir functions/events/index.sql
+\ir functions/announce/index.sql
 \ir functions/wake/index.sql
 \ir functions/admit/index.sql
 \ir functions/enqueue/index.sql

@@ -1,4 +1,4 @@
--- What jobs record while they run, and what they wait for.
+-- What jobs record while they run, what they wait for, and the events that bring it.
 \ir event_lock_key.sql
 \ir check_step_name.sql
 \ir pack_steps.sql

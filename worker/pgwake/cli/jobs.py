@@ -1,4 +1,4 @@
-"""The commands about single jobs: enqueue, show, explain, list, peek."""
+"""The commands that add and show jobs: enqueue, emit, list, show, explain, peek."""
 
 import json
 import sys

@@ -24,7 +24,7 @@ from pgwake.jobs.resource import Resource, Resources, shown
 from pgwake.jobs.signature import Signature
 from pgwake.jobs.task import Task
 
-# Of webhooks: as sql/functions/events/send_webhooks.sql enqueues them.
+# Of webhooks: as sql/functions/announce/send_webhooks.sql enqueues them.
 WEBHOOK_KIND = "pgwake.webhook"
 WEBHOOK_QUEUE = "pgwake.webhooks"
 

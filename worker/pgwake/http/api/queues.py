@@ -1,4 +1,4 @@
-"""Operations on queues: what stands in them, what runs, their pause."""
+"""Operations on queues: what stands in them, what runs, pauses, limits."""
 
 from datetime import timedelta
 from typing import Annotated, Any, Self

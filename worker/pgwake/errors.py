@@ -11,6 +11,7 @@ ROLES_HINT = (
     "Connect as a member of pgwake_producer to enqueue, of pgwake_worker to run jobs "
     "and look, or of pgwake_admin to decide: `pgwake init --roles` makes these roles."
 )
+DOCTOR_HINT = "`pgwake doctor` says what to type."
 
 
 class PgwakeError(Exception):

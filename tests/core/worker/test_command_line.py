@@ -164,4 +164,5 @@ async def test_a_database_that_can_not_be_reached_is_told_in_one_line(
     assert answer.code == 1
     assert answer.errors.count("\n") == 1
     assert "the database can't be reached" in answer.errors
+    assert "`pgwake doctor`" in answer.errors
     assert "secret" not in answer.errors

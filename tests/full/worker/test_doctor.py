@@ -166,7 +166,7 @@ async def test_of_a_busy_database_it_finds_nothing(
 
 REFUSALS = {
     "password": ("owner@", "wrong@", "pg_hba.conf"),
-    "database": ("/pgwake_test", "/no_such", "createdb no_such"),
+    "database": ("/pgwake_test", "/no_such", "/postgres no_such"),
     "name": ("127.0.0.1", "no-such-host.invalid", "getent hosts no-such-host.invalid"),
 }
 

@@ -17,6 +17,7 @@ from pgwake.cli.options import job_id, setting
 from pgwake.cli.tables import Row, json_cell, printable, progress_cell, table
 from pgwake.database.connection import LOST, Connection, connect
 from pgwake.errors import (
+    DOCTOR_HINT,
     EXIT_CONFIG,
     EXIT_USAGE,
     ROLES_HINT,
@@ -208,7 +209,9 @@ def json_value(what: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidValueError(f"{what} is not JSON: {error}") from None
+        raise InvalidValueError(
+            f'{what} is not JSON, such as {{"to": 1}}: {error}'
+        ) from None
 
 
 def json_object(what: str, text: str) -> str:
@@ -365,6 +368,8 @@ def describe(error: asyncpg.PostgresError) -> str:
     is_missing = error.sqlstate in ("3F000", "42P01", "42883")
     if is_missing and "pgwake" in str(error.message):
         advice = "Run `pgwake init` on this database, with this version of pgwake."
+    if error.sqlstate in ("28000", "28P01", "3D000"):  # login, password, database
+        advice = advice or DOCTOR_HINT
     hint = f"\n{advice}" if advice else ""
     rule = _rule(error)
     if rule is not None:
@@ -396,7 +401,7 @@ def fail_for(error: Exception) -> NoReturn:
         fail(describe(error), 1)
     if isinstance(error, LOST):
         reason = str(error) or type(error).__name__
-        fail(f"the database can't be reached: {reason}", 1)
+        fail(f"the database can't be reached: {reason}. {DOCTOR_HINT}", 1)
     raise error
 
 

@@ -25,6 +25,7 @@ def explain_refusal(variable: str, url: str, error: Exception) -> Finding:
     places = {
         "{url}": shlex.quote(safe),
         "{address}": "-d " + shlex.quote(f"postgresql://{hosts}"),
+        "{server}": shlex.quote(safe.removesuffix(split_url(safe).path) + "/postgres"),
     }
     for place, value in places.items():
         fix = fix.replace(place, value)
@@ -60,7 +61,8 @@ def _explained(error: Exception, url: str) -> tuple[str, str]:
             fix = "pg_isready {address}  # silent: a firewall, a wrong host, or load"
         case asyncpg.InvalidCatalogNameError():
             name = shlex.quote(unquote(split_url(url).path[1:]))
-            fix = f"createdb {name}  # then pgwake init; or mend the URL"
+            fix = f"createdb --maintenance-db={{server}} {name}"
+            fix += "  # then pgwake init; or mend the URL"
         case asyncpg.InvalidAuthorizationSpecificationError():
             fix = "psql {url} -c 'select 1'  # role, password, the server's pg_hba.conf"
         case asyncpg.TooManyConnectionsError():

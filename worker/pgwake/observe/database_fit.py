@@ -15,7 +15,7 @@ from pgwake.database.statements.install import (
     get_adoption,
     schema_and_adoption,
 )
-from pgwake.errors import ROLES_HINT, ConfigurationError
+from pgwake.errors import DOCTOR_HINT, ROLES_HINT, ConfigurationError
 from pgwake.observe.health import Health
 from pgwake.sleep import pause
 
@@ -76,7 +76,7 @@ class DatabaseFit:
         try:
             problem = await self._session.call(self._problem, is_first=self._is_first)
         except asyncpg.PostgresError as error:
-            problem = describe(error)
+            problem = f"{describe(error)}. {DOCTOR_HINT}"
         self._note(problem)
 
     async def wait(self) -> None:

@@ -74,7 +74,7 @@ def run_stock(stage: Stage) -> None:
     expect("healthy", stage.is_healthy(worker), True)
     child = (
         "for p in /proc/[0-9]*; do "
-        "grep -q '[p]gwake.process' $p/cmdline && kill -{} ${{p#/proc/}}; done; true"
+        "grep -q '[p]gwake.supervise' $p/cmdline && kill -{} ${{p#/proc/}}; done; true"
     )
     for name, healthy in (("STOP", False), ("CONT", True)):
         stage.podman("exec", worker, "sh", "-c", child.format(name))

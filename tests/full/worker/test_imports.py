@@ -106,6 +106,11 @@ with psycopg.connect(os.environ["PGWAKE_DATABASE_URL"]) as connection:
 """
 
 
+def test_djangos_tests_need_no_pytest(database: str, tmp_path: Path) -> None:
+    code = "sys.modules['pytest'] = None; from pgwake.testing import SyncJobs"
+    loaded(code, database, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("code", "needed"),
     [

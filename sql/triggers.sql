@@ -30,11 +30,13 @@ comment on function pgwake.before_insert_jobs is
 revoke all on function pgwake.before_insert_jobs from public;
 
 -- Checks the payloads of kinds that are to be checked and whether full queues are added
--- to, takes unique keys until a time, gives jobs of priority 0 their policy's (as get_policy says), counts, wakes and
--- announces. One look tells whether there is any policy that matters (kinds_insert_idx,
--- queues_insert_idx), and whether all jobs are pending in one queue, as nearly always. Then wake() and get_audience()
--- are asked only if the notify lock is held, or somebody watches: a tenth of a
--- producer's time. One function, since no other sees the statement's rows.
+-- to, takes unique keys until a time, gives jobs of priority 0 their policy's (as
+-- get_policy says), counts, wakes and announces. One look tells whether there is any
+-- policy that matters (kinds_insert_idx, queues_insert_idx), and whether all jobs are
+-- pending in one queue, as nearly always; if there is any, another whether it is of these
+-- kinds, or of a queue between the first and the last. Then wake() and get_audience() are
+-- asked only if the notify lock is held, or somebody watches: a tenth of a producer's
+-- time. One function, since no other sees the statement's rows.
 create or replace function pgwake.after_insert_jobs()
 returns trigger
 language plpgsql
@@ -53,6 +55,9 @@ declare
   v_has_kinds boolean;
   v_has_queues boolean;
   v_has_periods boolean;
+  v_has_priorities boolean := false;
+  v_may_wake boolean := false;
+  v_may_announce boolean := false;
   v_kind text;
   v_schema jsonb;
   v_place bigint;
@@ -91,6 +96,10 @@ begin
           hint = v_problem[2];
       end if;
     end loop;
+    v_has_priorities := exists (
+      select from (select distinct n.kind from inserted as n) as i
+      join pgwake.kinds as k on k.name = i.kind
+      where k.priority is not null or k.declared_priority is not null);
   end if;
   if v_has_queues then
     perform pgwake.check_max_pending(q.name, i.idle_rows, q.max_pending)
@@ -102,11 +111,14 @@ begin
     ) as i
     join pgwake.queues as q on q.name = i.queue
     where q.max_pending is not null;
-    v_has_queues := exists (
-      select from pgwake.queues as q
-      where q.priority is not null or q.wakeups <> 'asleep' or q.status_events <> 'watched');
+    select v_has_priorities or count(q.priority) > 0, count(*) filter (where q.wakeups <> 'asleep') > 0,
+      count(*) filter (where q.status_events <> 'watched') > 0
+    into v_has_priorities, v_may_wake, v_may_announce
+    from pgwake.queues as q
+    where q.name between v_queue and v_last_queue
+      and (q.priority is not null or q.wakeups <> 'asleep' or q.status_events <> 'watched');
   end if;
-  if v_has_kinds or v_has_queues then
+  if v_has_priorities then
     perform pgwake.set_policy_priorities(array(
       select i.id from inserted as i where i.priority = 0 and i.status in ('pending', 'waiting')));
   end if;
@@ -122,7 +134,7 @@ begin
   if v_queue = v_last_queue and v_other_rows = 0 then
     insert into pgwake.counts (queue, at, enqueued, live_rows)
     values (v_queue, pgwake.now(), v_rows, v_rows);
-    if v_has_queues or pgwake.is_notify_lock_held(v_queue) then
+    if v_may_wake or pgwake.is_notify_lock_held(v_queue) then
       perform pgwake.wake(v_queue);
     end if;
   else
@@ -158,7 +170,7 @@ begin
     end if;
   end if;
 
-  if v_has_queues or pgwake.is_watched() then
+  if v_may_announce or pgwake.is_watched() then
     v_audience := pgwake.get_audience();
     perform pgwake.announce(array_agg(pgwake.status_event(i.id, i.queue, i.kind, null, i.status)))
     from inserted as i

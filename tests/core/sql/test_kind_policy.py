@@ -243,6 +243,24 @@ async def test_a_jobs_priority_is_its_own_else_the_kinds_else_the_queues(
     assert await priority(db, concurrency_key="k") == -4
 
 
+async def test_what_has_no_priority_by_policy_does_not_look_for_one(
+    db: Connection,
+) -> None:
+    read = (
+        "select seq_scan + idx_scan from pg_stat_xact_user_tables"
+        " where relname = 'jobs_live'"
+    )
+    await set_queue(db, "of another", priority=2)
+    await set_kind(db, "of another", priority=2)
+    async with db.transaction():
+        before = await db.fetchval(read)
+        await insert(db)
+        assert await db.fetchval(read) == before
+        await insert(db, queue="of another")
+        await insert(db, "of another")
+        assert await db.fetchval(read) > before + 1
+
+
 async def test_an_operators_priority_of_nothing_is_a_priority(db: Connection) -> None:
     await set_queue(db, priority=2)
     await declare(db, priority=3)

@@ -202,6 +202,24 @@ def test_payloads_are_patched_an_event_is_emitted_and_a_step_done_again(
     assert event == ("paid", {"by": "Ann"})
 
 
+def test_one_question_changes_more_jobs_than_one_request(
+    visit: Visit, site: Site, sql: psycopg.Connection
+) -> None:
+    insert_many(sql, 10_001, "send", queue="email")
+    visit.log_in(site.url, TOKEN)
+    page = visit.page
+    dialog = page.get_by_role("dialog")
+    visit.goto("#/jobs?kind=send")
+    page.get_by_role("button", name="Update all").click()
+    page.get_by_label("Move to queue").fill("slow")
+    dialog.get_by_role("button", name="Try").click()
+    dialog.get_by_role("button", name="Update 10,000 jobs or more").click()
+    expect(page.get_by_role("log")).to_contain_text("Done: 10,001 updated")
+    page.get_by_role("button", name="Cancel all").click()
+    dialog.get_by_role("button", name="Cancel 10,000 jobs or more").click()
+    expect(page.get_by_role("log")).to_contain_text("Cancelled 10,001 jobs")
+
+
 SCHEMA = {
     "$defs": {"Size": {"enum": ["small", "large"], "type": "string"}},
     "type": "object",

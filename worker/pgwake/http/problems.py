@@ -119,7 +119,8 @@ async def answer_http(_: Request, error: Exception) -> Response:
     hints = {
         403: "Ask by an address or as localhost, or set PGWAKE_HTTP_HOST to where it "
         "is to listen.",
-        404: "The paths are told by /openapi.json, where PGWAKE_API_TOKEN is set.",
+        404: "Where PGWAKE_API_TOKEN is set, / is the status page, and /openapi.json "
+        "tells the paths.",
         405: "Use a method of the header Allow.",
     }
     return answer(

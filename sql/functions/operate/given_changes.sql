@@ -7,6 +7,7 @@ create or replace function pgwake.given_changes(
   out run_at pgwake.job_run_at,
   out queue text,
   out max_attempts pgwake.job_max_attempts,
+  out expires_at timestamptz,
   out payload jsonb,
   out metadata jsonb
 )
@@ -24,8 +25,8 @@ begin
   select format('field %L of changes %s', c.name, c.problem) into v_problem
   from (
     select f.name, case
-        when f.name not in ('priority', 'run_at', 'queue', 'max_attempts', 'payload', 'metadata') then 'is not known'
-        when f.name not in ('max_attempts', 'metadata') and f.value = 'null' then 'is null'
+        when f.name not in ('priority', 'run_at', 'queue', 'max_attempts', 'expires_at', 'payload', 'metadata') then 'is not known'
+        when f.name not in ('max_attempts', 'expires_at', 'metadata') and f.value = 'null' then 'is null'
         when f.name in ('payload', 'metadata') and jsonb_typeof(f.value) not in ('object', 'null') then 'is not an object'
       end as problem
     from jsonb_each(given_changes.changes) as f(name, value)
@@ -35,17 +36,22 @@ begin
   if found then
     perform pgwake.raise_invalid(
       v_problem,
-      'Use priority, run_at, queue, max_attempts, payload and metadata (objects to be merged); leave out what stays.');
+      'Use priority, run_at, queue, max_attempts, expires_at, payload and metadata (objects to be merged); '
+        'leave out what stays.');
   end if;
 
   select c.* into given_changes.priority, given_changes.run_at, given_changes.queue, given_changes.max_attempts,
-    given_changes.payload, given_changes.metadata
+    given_changes.expires_at, given_changes.payload, given_changes.metadata
   from jsonb_to_record(
     case when given_changes.changes ->> 'run_at' = 'now' then given_changes.changes - 'run_at'
       else given_changes.changes end
   ) as c(
     priority pgwake.job_priority, run_at pgwake.job_run_at, queue text, max_attempts pgwake.job_max_attempts,
-    payload jsonb, metadata jsonb);
+    expires_at timestamptz, payload jsonb, metadata jsonb);
+  if given_changes.expires_at not between '0001-01-02 00:00+00' and '9999-12-30 00:00+00' then
+    perform pgwake.raise_invalid(
+      format('expires_at is %s', given_changes.expires_at), 'Use a time in the years 1 to 9999, or null for never.');
+  end if;
   if octet_length(given_changes.queue) not between 1 and 128 then
     perform pgwake.raise_invalid(
       format('the queue to move to has %s bytes', octet_length(given_changes.queue)), 'Use a name of 1 to 128 bytes.');

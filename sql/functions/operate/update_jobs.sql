@@ -2,6 +2,7 @@
 --
 -- changes is an object of what is to be different; what it does not name stays:
 --   priority, max_attempts  a number; priority 0, and max_attempts null: by policy
+--   expires_at              a time, or null for never, of jobs that have not been tried
 --   run_at                  a time with an offset; or now: due now, and what is due
 --                           already keeps its place
 --   queue                   the queue to move to: its limits, pause and policy hold. The
@@ -85,6 +86,7 @@ begin
 
   with old as materialized (
     select j.id, j.queue, j.kind, j.status, j.priority, j.run_at, j.max_attempts, j.concurrency_key, j.has_parents_left,
+      j.expires_at, j.attempt,
       case when v_has_payload then j.payload end as payload, case when v_has_metadata then j.metadata end as metadata,
       coalesce(v_changes.queue, j.queue) as new_queue
     from pgwake.jobs_live as j
@@ -100,6 +102,8 @@ begin
       case v_changes.priority when 0 then p.priority else coalesce(v_changes.priority, o.priority) end as priority,
       case when v_is_now then least(o.run_at, v_now) else coalesce(v_changes.run_at, o.run_at) end as run_at,
       case when update_jobs.changes ? 'max_attempts' then v_changes.max_attempts else o.max_attempts end as max_attempts,
+      case when update_jobs.changes ? 'expires_at' and o.attempt = 0 then v_changes.expires_at else o.expires_at end
+        as expires_at,
       case when v_has_payload
         then pgwake.patch_payload(o.id, o.kind, o.payload, v_changes.payload)::pgwake.job_payload end as payload,
       case when update_jobs.changes -> 'metadata' <> 'null'
@@ -112,7 +116,7 @@ begin
       pgwake.status_after_change(
         o.status, o.concurrency_key, n.queue <> o.queue, n.run_at <> o.run_at, n.run_at, n.keep_order) as status,
       n.queue <> o.queue or n.priority <> o.priority or n.run_at <> o.run_at
-        or n.max_attempts is distinct from o.max_attempts
+        or n.max_attempts is distinct from o.max_attempts or n.expires_at is distinct from o.expires_at
         or n.payload is distinct from o.payload or n.metadata is distinct from o.metadata as is_changed
     from old as o
     join new as n on n.id = o.id
@@ -120,6 +124,7 @@ begin
   updated as (
     update pgwake.jobs_live as j
     set queue = n.queue, status = g.status, priority = n.priority, run_at = n.run_at, max_attempts = n.max_attempts,
+      expires_at = n.expires_at,
       payload = case when v_has_payload then n.payload else j.payload end,  -- not unpacked where it stays
       metadata = case when v_has_metadata then n.metadata else j.metadata end
     from new as n
@@ -186,5 +191,5 @@ end
 $$;
 
 comment on function pgwake.update_jobs is
-  'Changes jobs that wait: priority, time, queue, attempts, payload, metadata; returns how many and which, by outcome.';
+  'Changes jobs that wait: priority, times, queue, attempts, payload, metadata; returns how many and which, by outcome.';
 revoke all on function pgwake.update_jobs from public;

@@ -112,6 +112,29 @@ async def test_a_retry_by_hand_runs_however_late(db: Connection) -> None:
     assert await claimed_ids(db) == [expired]
 
 
+async def test_it_changes_until_the_first_attempt(db: Connection) -> None:
+    async def change(job_id: int, value: Any) -> list[str]:
+        found = await rows(
+            db, "update_jobs", changes={"expires_at": value}, job_ids=[job_id]
+        )
+        return [row["outcome"] for row in found]
+
+    late, later = await soon(db, -1), await soon(db, 99)
+    expired = await insert(db, expires_at=late)
+    never = await insert(db, expires_at=late)
+    assert await change(expired, str(later)) == ["updated"]
+    assert await change(expired, str(later)) == ["unchanged"]
+    assert await change(never, None) == ["updated"]
+    assert (await job(db, expired))["expires_at"] == later
+    assert await swept(db) is None
+    assert await claimed_ids(db, 2) == [expired, never]
+
+    tried = await insert(db, attempt=1)
+    assert await change(tried, str(later)) == ["unchanged"]
+    with refused("PW003"):
+        await change(tried, "infinity")
+
+
 async def test_enqueue_many_takes_it(db: Connection) -> None:
     at = await soon(db)
     other = await soon(db, 99)

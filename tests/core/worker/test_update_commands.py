@@ -21,6 +21,7 @@ async def test_jobs_are_changed_by_their_ids_and_what_is_left_says_why(
         *("update", str(waits), "--priority", "7", "--max-attempts", "none"),
         *("--patch", '{"to": null}', "--metadata", '{"by": "me"}'),
         *("--to-queue", "other", "--run-at", "2099-01-01T00:00Z"),
+        *("--expires-at", "2099-01-01T00:00Z"),
     ]
 
     answer = await pgwake(*command, "--dry-run")
@@ -30,7 +31,9 @@ async def test_jobs_are_changed_by_their_ids_and_what_is_left_says_why(
     row = await job(connection, waits)
     assert (row["priority"], row["queue"], row["run_at"]) == (7, "other", LATER)
     assert (row["payload"], row["metadata"]) == ({"n": 1}, {"by": "me"})
-    assert row["max_attempts"] is None
+    assert (row["max_attempts"], row["expires_at"]) == (None, LATER)
+    await pgwake("update", str(waits), "--expires-at", "none")
+    assert (await job(connection, waits))["expires_at"] is None
 
     ids = [waits, held["id"], failed, 4711]
     answer = await pgwake("run-now", *map(str, ids))

@@ -114,6 +114,7 @@ async def test_jobs_that_wait_are_changed_and_run_now(
 
         changes = {"priority": 5, "payload": {"n": "1e-99"}, "max_attempts": None}
         changes |= {"metadata": {"by": "me"}, "queue": "moved"}
+        changes["expires_at"] = "2098-01-01T00:00:00+01:00"
         dry = await update(changes, kind="a", dry_run=True)
         assert dry == {"updated": [first, second], "running": [held["id"]]}
         assert (await job(connection, first))["queue"] == "default"
@@ -124,12 +125,19 @@ async def test_jobs_that_wait_are_changed_and_run_now(
         row = await job(connection, first)
         assert (row["priority"], row["queue"]) == (5, "moved")
         assert (row["metadata"], row["run_at"]) == ({"by": "me"}, later)
+        assert row["expires_at"].year == 2097
         exact = "select payload ->> 'n' = (1e-99)::text from pgwake.jobs where id = $1"
         assert await connection.fetchval(exact, first)
         await update(
-            {"metadata": None, "run_at": "2098-01-01T00:00:00+01:00"}, ids=[first]
+            {
+                "metadata": None,
+                "expires_at": None,
+                "run_at": "2098-01-01T00:00:00+01:00",
+            },
+            ids=[first],
         )
-        assert (await job(connection, first))["metadata"] is None
+        row = await job(connection, first)
+        assert (row["metadata"], row["expires_at"]) == (None, None)
         assert await update({"run_at": "now"}, kind="a", limit=1, after=first) == {
             "updated": [second]
         }

@@ -72,6 +72,10 @@ def update(
         str | None,
         typer.Option(metavar="N", help="Change: attempts; or none: by policy."),
     ] = None,
+    expires_at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Change: cancelled if not begun; or none."),
+    ] = None,
     patch: Annotated[
         str | None,
         typer.Option(
@@ -94,7 +98,7 @@ def update(
     check_choice(ids, filters)
     if run_at not in (None, "now"):
         run_at = str(instant("--run-at", run_at))
-    given = {
+    given: dict[str, object] = {
         "priority": priority,
         "run_at": run_at,
         "queue": to_queue,
@@ -105,6 +109,10 @@ def update(
     attempts = number_or_none("--max-attempts", max_attempts)
     if attempts is not KEEP:
         changes["max_attempts"] = attempts
+    if expires_at is not None:
+        changes["expires_at"] = (
+            None if expires_at == "none" else str(instant("--expires-at", expires_at))
+        )
     if not changes:
         wrong_usage("say what is to change: --priority, --run-at, --to-queue, ...")
     text = dumps(changes)

@@ -18,6 +18,7 @@ from pgwake.http.context import ApiContext
 from pgwake.http.fields import (
     WHOLE,
     Count,
+    Instant,
     JobId,
     Key,
     Kind,
@@ -70,6 +71,9 @@ class Changes(Request):
     max_attempts: (
         Annotated[int, Field(ge=_ATTEMPTS.low, le=_ATTEMPTS.high), WHOLE] | None
     ) = _change("null: by policy")
+    expires_at: Instant | None = _change(
+        "cancelled if it is not started by then; null: never"
+    )
     payload: dict[str, Any] = _change("merged, as RFC 7396 has it")
     metadata: dict[str, Any] | None = _change("merged likewise; null removes it")
 

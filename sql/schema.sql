@@ -223,6 +223,8 @@ create table if not exists pgwake.kinds (
   max_running              int,                             -- jobs that run at once, in all queues; default no limit
   rate_limit               double precision,                -- starts a second, of all queues; default no limit
   rate_burst               int,                             -- starts at once; default a second's worth, at least 1
+  expired_count            bigint not null default 0,       -- jobs not started by their expires_at; counted anew
+  expired_at               timestamptz,                     -- after an hour without
 
   constraint kinds_pkey primary key (name),
   constraint kinds_name_is_1_to_128_bytes check (octet_length(name) between 1 and 128),

@@ -16,6 +16,7 @@ begin
   alter table pgwake.rechecks replica identity full;
   alter table pgwake.counts replica identity full;
   alter table pgwake.workers add column slots int;
+  alter table pgwake.kinds add column expired_count bigint not null default 0, add column expired_at timestamptz;
   create index jobs_children_idx on pgwake.jobs_live (id) where has_parents_left;
   drop index pgwake.queues_status_events_idx;
   create index queues_status_events_idx on pgwake.queues (status_events collate "C", name)

@@ -3,7 +3,9 @@
 -- queue_without_worker  error    a job is due for a minute, and no live worker has its
 --                                queue, which is not paused
 -- queue_paused          notice   until it is resumed, with a job due for an hour
--- queue_full            warning  as many jobs wait as its max_pending, so inserts are refused
+-- queue_full            warning  nine tenths of its max_pending wait, so inserts are refused
+-- jobs_expire           warning  ten jobs of a kind were not started by their expires_at, the
+--                                last within the hour
 -- suspect_waits         warning  a job that crashed twice is due for 15 minutes: no
 --                                quarantine takes it
 -- kind_without_worker   warning  given back within the hour, or the first of its queue and
@@ -54,14 +56,26 @@ begin
 
   return query
   select 'queue_full', 'warning', q.name,
-    format('%s jobs of the queue %s are pending or waiting, and it takes %s: inserts are refused', l.idle,
+    format('%s jobs of the queue %s are pending or waiting, and it takes %s: inserts beyond are refused',
+      l.idle,
       pgwake.say_name(q.name), q.max_pending),
     format('select * from pgwake.get_queue_stats(%L);  -- then more workers, or a higher max_pending', q.name),
     l.idle::double precision
   from unnest(v_loaded, v_loads) as l(queue, idle)
   join pgwake.queues as q on q.name = l.queue
-  where l.idle >= q.max_pending
+  where l.idle >= 0.9 * q.max_pending
   order by l.idle desc
+  limit 10;
+
+  return query
+  select 'jobs_expire', 'warning', k.name,
+    format('%s jobs of the kind %s were not started by their expires_at, the last at %s', k.expired_count,
+      pgwake.say_name(k.name), pgwake.say_time(k.expired_at)),
+    'select * from pgwake.get_queue_stats();  -- then more workers where jobs are late, or a later expires_at',
+    k.expired_count::double precision
+  from pgwake.kinds as k
+  where k.expired_count >= 10 and k.expired_at > v_now - interval '1 hour'
+  order by k.expired_count desc
   limit 10;
 
   return query
@@ -184,7 +198,10 @@ begin
          'backoff_base is above backoff_cap, so all retries wait for the cap', 'backoff_base = backoff_cap'),
         (q.keep_order and q.key_limit > 1, 'keep_order needs a key_limit of 1', 'key_limit = 1'),
         (q.key_limit > q.max_running, 'key_limit is above max_running, and never reached', 'key_limit = max_running'),
-        (q.key_rate > q.rate_limit, 'key_rate is above rate_limit, and never reached', 'key_rate = rate_limit')
+        (q.key_rate > q.rate_limit, 'key_rate is above rate_limit, and never reached', 'key_rate = rate_limit'),
+        (q.key_burst is not null and q.key_rate is null and not exists (
+           select from pgwake.concurrency_limits as c where c.queue = q.name and c.rate_limit is not null),
+         'key_burst is for keys with a rate, and none has one: set key_rate', 'key_burst = null')
     ) as p(is_so, problem, change)
     where p.is_so
     union all

@@ -1,5 +1,5 @@
--- Cancels jobs that have not been started by their expires_at, with the reason expired:
--- a part of the sweep. Claims step over such jobs until then. Internal.
+-- Cancels jobs that have not been started by their expires_at, with the reason expired,
+-- and counts them by kind, for diagnose: a part of the sweep. Claims step over such jobs until then. Internal.
 --
 -- At most max_jobs a call, those first that expired first. Returns how many, by queue
 -- and kind. A job that can't be moved, since a user's hook raises, is left, with a
@@ -33,6 +33,9 @@ begin
     limit cancel_expired.max_jobs
     for update skip locked
   ) as e;
+  if v_all.ids is null then
+    return;
+  end if;
 
   -- All at once; if that is refused, one by one.
   v_to := cardinality(v_all.ids);
@@ -54,6 +57,17 @@ begin
     end;
     v_to := v_from;
   end loop;
+
+  insert into pgwake.kinds as k (name, expired_count, expired_at)
+  select e.kind, count(*), pgwake.now()
+  from unnest(v_all.ids, v_all.kinds) as e(id, kind)
+  where e.id <> all (v_left_out)
+  group by e.kind
+  order by e.kind
+  on conflict (name) do update
+  set expired_at = excluded.expired_at,
+    expired_count = excluded.expired_count
+      + case when k.expired_at > excluded.expired_at - interval '1 hour' then k.expired_count else 0 end;
 
   return query
   select e.queue, e.kind, count(*)

@@ -307,6 +307,9 @@ async def test_limits_are_shown_set_and_lifted(
 
     await pgwake("limit", "x", "--max-running", "5", "--rate", "0.5", "--burst", "3")
     await pgwake("limit", "x", "--max-pending", "9")
+    answer = await pgwake("limit", "x", "--key-burst", "2")
+    assert "needs" in answer.errors
+    await pgwake("limit", "x", "--key-burst", "none")
     answer = await pgwake("limit", "x", "--max-running", "none", "--json")
     assert answer.json == {
         "max_running": None,

@@ -24,6 +24,7 @@ from support.sql.helpers import (
     call,
     claim,
     insert,
+    insert_many,
     job_in,
     rows,
     running,
@@ -620,14 +621,34 @@ async def test_a_schedule_that_is_late_or_refused_is_found(db: Connection) -> No
 
 
 async def test_a_full_queue_is_found(db: Connection) -> None:
-    await set_queue(db, "it's", max_pending=2)
-    await insert(db, queue="it's")
+    await set_queue(db, "it's", max_pending=10)
+    await insert_many(db, 8, queue="it's")
     assert await found(db) == []
     await insert(db, queue="it's")
 
     row = await finding(db, "queue_full")
-    assert (row["severity"], row["subject"], row["value"]) == ("warning", "it's", 2)
+    assert (row["severity"], row["subject"], row["value"]) == ("warning", "it's", 9)
     assert len(await db.fetch(row["fix"])) == 1
+
+
+async def test_jobs_that_expire_are_found(db: Connection) -> None:
+    for count in (9, 1):
+        assert await found(db) == []
+        await db.execute(
+            "insert into pgwake.jobs (kind, expires_at)"
+            " select 'it''s', pgwake.now() from generate_series(1, $1)",
+            count,
+        )
+        await rows(db, "cancel_expired")
+    row = await finding(db, "jobs_expire")
+    assert (row["severity"], row["subject"], row["value"]) == ("warning", "it's", 10)
+    await db.fetch(row["fix"])
+
+    await set_clock(db, "1 hour")
+    assert await found(db) == []
+    await insert(db, expires_at=await db.fetchval("select pgwake.now()"), kind="it's")
+    await rows(db, "cancel_expired")
+    assert await found(db) == []
 
 
 @pytest.mark.parametrize(
@@ -639,6 +660,7 @@ async def test_a_full_queue_is_found(db: Connection) -> None:
         {"keep_order": True, "key_limit": 2},
         {"key_limit": 3, "max_running": 2},
         {"key_rate": 3.0, "rate_limit": 2.0},
+        {"key_burst": 3},
     ],
 )
 async def test_policy_of_a_queue_that_can_not_be_meant_is_found(

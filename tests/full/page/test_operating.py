@@ -138,9 +138,9 @@ def test_limits_are_changed_and_a_queue_is_drained_by_keyboard_alone(
     tab_to(page, "Pause email")
     page.keyboard.press("Enter")
     confirm(page, "Pause email?", "Pause")
-    expect(row).to_contain_text("paused, draining")
+    expect(row).to_contain_text("paused, 1 running")
     sql.execute("select pgwake.complete_job(id, lease_id) from pgwake.jobs_live")
-    expect(row).to_contain_text("paused, drained")
+    expect(row).to_contain_text("paused, none running")
     assert status(sql, held) == "completed"
 
 

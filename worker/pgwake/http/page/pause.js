@@ -28,7 +28,7 @@ export const pauseColumn = (act, others = []) =>
 
 function pausedWords(row) {
   const until = Date.parse(row.paused_until) > now() && `ends ${relative(row.paused_until)}`;
-  return ['paused', until, runningOf(row) ? 'draining' : 'drained'].filter(Boolean).join(', ');
+  return ['paused', until, `${runningOf(row) || 'none'} running`].filter(Boolean).join(', ');
 }
 
 /** Pause or resume a queue, once it is confirmed; what came of it, or nothing. */
@@ -47,7 +47,7 @@ async function pauseOrResume(row) {
     title: `Pause ${name}?`,
     text:
       `No more of its jobs are started. What runs now (${counted(running, 'job')}) ` +
-      'goes on to its end, and jobs can still be enqueued. It is drained when nothing runs.',
+      'goes on to its end, and jobs can still be enqueued. It is drained when none is running.',
     action: 'Pause',
     fields: [{ name: 'seconds', label: 'How long', options: DURATIONS }],
     attempt: ({ seconds }) => post(`${path}/pause`, seconds ? { seconds: Number(seconds) } : {}),

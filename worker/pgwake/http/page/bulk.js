@@ -9,6 +9,7 @@ import { plain } from './json.js';
 
 const AT_ONCE = 10_000; // jobs, the most that one request may change
 const FILTERS = ['queue', 'kind', 'unique_key', 'concurrency_key', 'status'];
+const OUTCOMES = ['cancelled', 'cancel_requested', 'missed'];
 const DUE = [
   ['', 'as it is'],
   [0, 'now'],
@@ -41,8 +42,8 @@ const those = (filters) =>
     .map(([name, value]) => `${name.replace('_', ' ')} ${plain(value, 200)}`)
     .join(', ');
 
-/** How many: of a dry run, which looks no further. */
-const many = (total) => (total >= AT_ONCE ? `${count(AT_ONCE)} jobs or more` : counted(total, 'job'));
+/** How many, of those that a dry run has looked at: it looks no further than AT_ONCE. */
+const many = (total, seen) => (seen < AT_ONCE ? counted(total, 'job') : `${count(total)} jobs or more`);
 
 async function cancel(filters) {
   const path = 'api/live/cancel';
@@ -50,20 +51,20 @@ async function cancel(filters) {
   const total = Number(dry.cancelled) + Number(dry.cancel_requested);
   if (total === 0) return `Nothing to cancel: no such job waits or runs (${those(filters)}).`;
   const question = {
-    title: `Cancel ${many(total)}?`,
+    title: `Cancel ${many(total, total)}?`,
     text:
-      `Of ${those(filters)}: ${many(Number(dry.cancelled))} end at once, ` +
+      `Of ${those(filters)}: ${many(dry.cancelled, total)} end at once, ` +
       `${counted(dry.cancel_requested, 'running job')} are asked to stop.`,
-    action: `Cancel ${many(total)}`,
+    action: `Cancel ${many(total, total)}`,
     isGrave: true,
     async attempt(_, tell) {
       const all = { cancelled: 0, cancel_requested: 0 };
       for (;;) {
         const done = await post(path, { ...filters, limit: AT_ONCE });
-        const [cancelled, asked] = [Number(done.cancelled), Number(done.cancel_requested)];
+        const [cancelled, asked, missed] = OUTCOMES.map((name) => Number(done[name]));
         all.cancelled += cancelled;
         all.cancel_requested = Math.max(all.cancel_requested, asked); // some were asked before
-        const isLast = cancelled === 0 || cancelled + asked < AT_ONCE;
+        const isLast = cancelled === 0 || cancelled + asked + missed < AT_ONCE;
         if (isLast || !tell(`Cancelled ${count(all.cancelled)}`)) return all;
       }
     },
@@ -111,15 +112,16 @@ export async function update(filters) {
   const { changes } = request;
   const total = dry.get('updated') ?? 0;
   if (total === 0) return `Nothing to update: ${said(dry) || 'no such job waits'}.`;
+  const jobs = many(total, [...dry.values()].reduce((sum, one) => sum + one));
   const question = {
-    title: `Update ${many(total)}?`,
+    title: `Update ${jobs}?`,
     text: `${those(changes)}. The dry run says: ${said(dry)}.`,
-    action: `Update ${many(total)}`,
+    action: `Update ${jobs}`,
     async attempt(_, tell) {
       const all = new Map();
       for (let after = null; ; ) {
         const done = await post(path, { ...request, after });
-        for (const [outcome, jobs] of counts(done)) all.set(outcome, (all.get(outcome) ?? 0) + jobs);
+        for (const [outcome, more] of counts(done)) all.set(outcome, (all.get(outcome) ?? 0) + more);
         const ids = done.outcomes.flatMap((outcome) => outcome.ids);
         if (ids.length < AT_ONCE || !tell(`Updated ${count(all.get('updated') ?? 0)}`)) return all;
         after = ids.reduce((greatest, id) => (id > greatest ? id : greatest));

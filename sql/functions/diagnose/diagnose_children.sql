@@ -65,7 +65,7 @@ begin
   return query
   select 'events_unheard', 'notice', min(e.name),
     format('%s events have nearly expired, and no job has asked for them: %s is one', count(*), pgwake.say_name(min(e.name))),
-    'select event, count(*) from pgwake.waits group by 1;  -- what jobs wait for: emit by that name, or with a shorter keep',
+    'select * from pgwake.events where is_heard is null order by expires_at;  -- do jobs wait for other names? else keep them shorter',
     count(*)::double precision
   from (select l.* from pgwake.events as l order by l.expires_at limit 1000) as e
   where e.is_heard is null and not exists (select from pgwake.waits as w where w.event = e.name)

@@ -8,9 +8,8 @@
 -- number in its name. An INSERT into pgwake.events (name, payload, expires_at) does the
 -- same, but raises 23505 for a name that is there.
 --
--- Raises PW003, and the check jobs_result_is_at_most_1_mib (23514) for a payload that is
--- too large. Emitters of one name wait for each other; who emits several in one transaction
--- does so in order of name, or may get 40P01.
+-- Raises PW003. Emitters of one name wait for each other; who emits several in one
+-- transaction does so in order of name, or may get 40P01.
 create or replace function pgwake.emit_event(name text, payload jsonb default null, keep interval default '30 days')
 returns boolean
 language plpgsql volatile
@@ -22,6 +21,11 @@ begin
   if (emit_event.keep between interval '0' and interval '100 years') is not true then
     perform pgwake.raise_invalid(
       format('keep is %s', coalesce(emit_event.keep::text, 'null')), 'Use an interval from 0 to 100 years.');
+  end if;
+  if octet_length(emit_event.payload::text) > 1048576 then
+    perform pgwake.raise_invalid(
+      format('the payload has %s bytes', octet_length(emit_event.payload::text)),
+      'Use at most 1048576: have more in a table of yours, and its key in the payload.');
   end if;
   insert into pgwake.events (name, payload, expires_at)
   values (emit_event.name, coalesce(emit_event.payload, 'null'), pgwake.now() + emit_event.keep)

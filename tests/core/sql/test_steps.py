@@ -596,8 +596,9 @@ async def test_events_go_when_they_have_expired_and_nobody_waits(
     for name in "waited for", "old":
         await call(db, "emit_event", name=name, keep=day)
     await call(db, "emit_event", name="new", keep=9 * day)
-    with refused("PW003"):
-        await call(db, "emit_event", name="e", keep=-day)
+    for wrong in {"keep": -day}, {"payload": "x" * 1048576}:
+        with refused("PW003"):
+            await call(db, "emit_event", name="e", **wrong)
     with refused("23514", "events_name_is_1_to_512_bytes"):
         await db.execute("insert into pgwake.events (name) values ('')")
     await call(db, "emit_event", name="heard", keep=day)

@@ -104,9 +104,15 @@ async def test_an_event_is_emitted_once(pgwake: Pgwake) -> None:
     again = await pgwake("emit", "order:1:approved", "--json")
     wrong = await pgwake("emit", "order:1:approved", "{")
     deep = await pgwake("emit", "order:1:approved", "[" * 50_000)
+    long = await pgwake("emit", "x" * 513)
 
     assert first == Answer(0, "emitted\n", "")
     assert json.loads(again.output) == {"name": "order:1:approved", "is_first": False}
     for refused in (wrong, deep):
         assert refused.code == 2
         assert "not JSON" in refused.errors
+    assert (long.code, long.output) == (1, "")
+    assert long.errors == (
+        "pgwake: the name of a step or event has 513 bytes (PW003)\n"
+        "Use text of 1 to 512 bytes.\n"
+    )

@@ -13,12 +13,13 @@ from pgwake import (
     InvalidArgumentError,
     Job,
     JobEnd,
+    LeaseLostError,
     Queue,
     Registry,
     Suspend,
     WaitTimeoutError,
 )
-from support import Connection, wait_for
+from support import Connect, Connection, wait_for
 from support.sql.helpers import insert
 from support.worker.helpers import embedded, ended, in_status, run
 
@@ -151,6 +152,60 @@ async def test_a_transaction_counts_once_with_its_step(
     async with embedded(database, registry):
         row = await ended(connection, job_id)
     assert (row["status"], row["result"], runs) == ("completed", 8, 2), row["errors"]
+
+
+async def test_steps_that_end_at_once_are_recorded_by_one_call(
+    connection: Connection, connect: Connect, database: str
+) -> None:
+    registry, both = Registry(), asyncio.Barrier(2)
+    calls = "select count(distinct xmin::text) from pgwake.steps where job_id = $1"
+    fill = "update pgwake.steps set place = 1000 where job_id = $1 and name = '9'"
+
+    async def record(job: Job, prefix: str) -> list[Any]:
+        steps = (job.step(f"{prefix}{n}", float, n) for n in range(10))
+        return await asyncio.gather(*steps, return_exceptions=True)
+
+    @registry.job("many", max_attempts=1)
+    async def many(job: Job, is_full: bool = False) -> Any:
+        first, other = await record(job, ""), await connect()
+        call_count = await other.fetchval(calls, job.id)
+        if is_full:
+            await other.execute(fill, job.id)
+        async with both:  # one call for both jobs' steps: each hears of its own
+            return [first, call_count, *map(repr, await record(job, "more "))]
+
+    ids = [
+        await insert(connection, "many", payload=payload)
+        for payload in ({}, {"is_full": True})
+    ]
+    async with embedded(database, registry):
+        rows = [await ended(connection, job_id) for job_id in ids]
+    floats = [float(n) for n in range(10)]
+    for row, repeated in zip(rows, ("0.0", "InvalidArg"), strict=True):
+        assert row["status"] == "completed", row["errors"]
+        assert row["result"][0] == floats
+        assert row["result"][1] <= 3
+        assert row["result"][2].startswith(repeated)
+
+
+async def test_nothing_is_recorded_under_a_lost_lease(
+    connection: Connection, connect: Connect, database: str
+) -> None:
+    registry, seen = Registry(), list[str]()
+
+    @registry.job("late")
+    async def late(job: Job) -> None:
+        other = await connect()
+        await other.execute("update pgwake.jobs_live set lease_id = gen_random_uuid()")
+        with pytest.raises(LeaseLostError) as lost:
+            await job.step("s", int)
+        seen.append(str(lost.value))
+
+    job_id = await insert(connection, "late")
+    async with embedded(database, registry):
+        await wait_for(lambda: seen)
+    assert seen == [f"the lease of job {job_id} is lost"]
+    assert await connection.fetchval("select count(*) from pgwake.steps") == 0
 
 
 async def test_what_can_not_be_meant_is_refused(

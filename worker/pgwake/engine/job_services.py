@@ -13,12 +13,13 @@ from pgwake.database.session import Session
 from pgwake.database.statements.finish import parent_results
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.progress import ProgressReports
+from pgwake.engine.step_recorder import StepRecorder
 from pgwake.engine.transaction import StepTransaction, Transaction
 from pgwake.errors import LeaseLostError, NoSuchJobError, PgwakeError
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.job import LOST_CODES
 from pgwake.jobs.service import Isolation, ParentResult
-from pgwake.jobs.steps import Question
+from pgwake.jobs.steps import Question, RecordStep
 from pgwake.produce.drivers.refusals import refusals
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class JobServices:
         self._finisher = finisher
         self._reports = reports
         self._session = Session(dsn, name, "handlers", timeout)
+        self._recorder = StepRecorder(self._session)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
 
     def report(self, job: Attempt, text: str | None) -> None:
@@ -81,6 +83,11 @@ class JobServices:
             LeaseLostError: The job is somebody else's.
             InvalidArgumentError: The database refuses what was asked.
         """
+        if isinstance(question, RecordStep):
+            outcome, result = await self._recorder.record(job, question)
+            if outcome in ("recorded", "cancel_requested"):
+                return cast(T, result)
+            # Asked alone, it says what is wrong.
         try:
             with refusals():
                 return await self._session.call(

@@ -6,6 +6,7 @@ the handler hands over and `ask`, and an `ask` that blocks has nothing to await.
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from inspect import isawaitable
@@ -40,6 +41,20 @@ class Ask(Protocol):
 
     def __call__(self, question: Question[T]) -> Awaitable[T]:
         """Return the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordStep:
+    """The question that records a step; others may be recorded with it."""
+
+    name: str
+    result: str | None
+
+    async def __call__(
+        self, connection: Connection, job_id: int, lease_id: UUID
+    ) -> str | None:
+        """Record it; its result as the database has it."""
+        return await record_step(connection, job_id, lease_id, self.name, self.result)
 
 
 class Suspend(BaseException):
@@ -150,8 +165,7 @@ class Steps:
             value = call()
             if isawaitable(value):
                 value = await value
-            record = partial(record_step, name=name, result=dumps_result(value))
-            return parsed(await ask(record))
+            return parsed(await ask(RecordStep(name, dumps_result(value))))
 
     async def sleep(
         self, ask: Ask, name: str, until: datetime | None, delay: timedelta | None

@@ -23,6 +23,7 @@ from pgwake.engine.open_resources import OpenResources
 from pgwake.engine.progress import ProgressReports
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.engine.scheduler import Scheduler
+from pgwake.engine.step_recorder import StepRecorder
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.handler_errors import ReportedError
@@ -105,6 +106,7 @@ class _BorrowedService(JobServices):
     ) -> None:
         super().__init__("", WORKER, TIMEOUT, 0, finisher, reports)
         self._session = session
+        self._recorder = StepRecorder(session)
 
     def transaction(self, job: Attempt, isolation: Isolation) -> NoReturn:
         raise ConfigurationError(

@@ -17,6 +17,12 @@ select s.name, s.kind, s.result::text, s.until <= pgwake.now()
 from pgwake.get_steps($1) as s
 """
 _RECORD_STEP = "select pgwake.record_step($1, $2, $3, $4::text::jsonb)::text"
+_RECORD_STEPS = """
+select r.outcome, r.result::text
+from unnest(
+  pgwake.record_steps($1, $2, $3, $4::text[]::jsonb[]), $4::text[]::jsonb[]
+) as r(outcome, result)
+"""
 _SLEEP_JOB = """
 select pgwake.sleep_job($1, $2, $3, coalesce($4, pgwake.now() + $5::interval))
 """
@@ -61,6 +67,18 @@ async def record_step(
         _RECORD_STEP, job_id, lease_id, name, result
     )
     return recorded
+
+
+async def record_steps(
+    connection: Connection,
+    job_ids: list[int],
+    lease_ids: list[UUID],
+    names: list[str],
+    results: list[str | None],
+) -> list[tuple[str, str | None]]:
+    """Record steps of jobs; an outcome each, and its result as PostgreSQL has it."""
+    rows = await connection.fetch(_RECORD_STEPS, job_ids, lease_ids, names, results)
+    return [(row[0], row[1]) for row in rows]
 
 
 async def sleep_job(

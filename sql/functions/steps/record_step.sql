@@ -11,25 +11,15 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_step record;
+  v_held record;
 begin
-  if num_nulls(record_step.job_id, record_step.lease_id, record_step.name) > 0 then
-    perform pgwake.check_batch_arguments(array[record_step.job_id], array[record_step.lease_id]);
-    perform pgwake.check_step_name(record_step.name);
+  v_held := pgwake.hold_stepping_job(record_step.job_id, record_step.lease_id, record_step.name, 'step');
+  if v_held.kind is not null then
+    return v_held.result;
   end if;
-  perform pgwake.raise_outcome(
-    record_step.job_id,
-    (pgwake.record_steps(
-      array[record_step.job_id], array[record_step.lease_id], array[record_step.name], array[record_step.result]))[1]);
-  select s.kind, s.result into v_step
-  from pgwake.steps as s
-  where s.job_id = record_step.job_id and s.name = record_step.name;
-  if v_step.kind <> 'step' then
-    perform pgwake.raise_invalid(
-      format('job %s has recorded %L as a %s', record_step.job_id, record_step.name, v_step.kind),
-      'Use another name: one step has one name.');
-  end if;
-  return v_step.result;
+  perform pgwake.put_steps(
+    array[record_step.job_id], array[record_step.name], 'step', array[record_step.result], null);
+  return record_step.result;
 end
 $$;
 

@@ -33,25 +33,21 @@ SLEEP = "select pgwake.sleep_job($1, $2, 'nap', clock_timestamp() + interval '1 
 AWAIT = "select outcome from pgwake.await_event($1, $2, $3, interval '1 hour')"
 EMIT = "select pgwake.emit_event($1)"
 BUFFERS = "explain (analyze, buffers, format json) " + CLAIM
-FILL = """
+HALF = 500
+FILL = f"""
 do $$
 declare
   v_job record;
-  v_round int := 0;
 begin
-  while v_round < {0} loop
-    v_round := v_round + 500;
-    insert into pgwake.jobs (kind) select 'noop' from generate_series(1, 1000);
-    for v_job in select * from pgwake.claim_jobs('default', 1000) loop
-      if v_job.id % 2 = 0 then
-        perform pgwake.sleep_job(
-          v_job.id, v_job.lease_id, 'nap', now() + interval '1 day');
-      else
-        perform pgwake.await_event(
-          v_job.id, v_job.lease_id, 'event:' || v_job.id, interval '1 day');
-      end if;
-    end loop;
-    commit;
+  insert into pgwake.jobs (kind) select 'noop' from generate_series(1, {2 * HALF});
+  for v_job in select * from pgwake.claim_jobs('default', {2 * HALF}) loop
+    if v_job.id % 2 = 0 then
+      perform pgwake.sleep_job(
+        v_job.id, v_job.lease_id, 'nap', now() + interval '1 day');
+    else
+      perform pgwake.await_event(
+        v_job.id, v_job.lease_id, 'event:' || v_job.id, interval '1 day');
+    end if;
   end loop;
 end
 $$
@@ -122,7 +118,8 @@ async def run(
     async def claims_beside() -> Figures:
         async with _meter(bench) as (meter, session):
             alone = await _claims(meter, session, rounds)
-            await session.execute(FILL.format(beside))
+            for _ in range(0, beside, HALF):
+                await session.execute(FILL)
             await session.execute("vacuum analyze")
             full = await _claims(meter, session, rounds)
             return {**alone, **{f"beside_{name}": n for name, n in full.items()}}

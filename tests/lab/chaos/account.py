@@ -150,9 +150,9 @@ left join jobs as c on c.serial = -j.serial
 left join pgwake.events as e on e.name = '{0}:' || j.serial and t.name = 'event'
 """
 # The executions that sleeps' ends and answers have begun; an answer that came before
-# the job asked has begun none. overtaken: by so many seconds a job that was enqueued
-# later than the answer was there has begun before. is_excused: a fault was made
-# meanwhile, or had cut an attempt of the job short since its step before.
+# the job asked has begun none. overtaken: for so many seconds jobs were begun that were
+# enqueued after the answer was there. is_excused: a fault was made meanwhile, or had
+# cut an attempt of the job short since its step before.
 _WAKES = """
 insert into wakes
 with begun as (
@@ -166,24 +166,27 @@ with begun as (
   from begun as b
   group by b.job_id, b.begun_at
 ), moments as (
-  select min(x.began_at) as at, j.created_at, null::bigint as job_id,
-    null::float8 as since, null::float8 as due_at
+  select min(x.began_at) as began_at, j.created_at as due_at, null::bigint as job_id,
+    null::float8 as since, null::float8 as begun_at
   from jobs as j
   join executions as x on x.job_id = j.id
   where not j.has_steps
   group by j.id, j.created_at
   union all
-  select w.begun_at, null, w.job_id, w.since, w.due_at from woken as w
+  select null, w.due_at, w.job_id, w.since, w.begun_at from woken as w
 ), seen as (
-  select m.*, max(m.created_at) over (order by m.at) as newest_at from moments as m
+  select m.*, min(m.began_at) over (order by m.due_at desc) as overtaken_at
+  from moments as m
 )
-select s.job_id, s.due_at, s.at, greatest(s.newest_at - s.due_at, 0), exists (
+select s.job_id, s.due_at, s.begun_at, greatest(s.begun_at - s.overtaken_at, 0),
+  exists (
     select from strikes as k
-    where extract(epoch from k.began_at) <= s.at
+    where extract(epoch from k.began_at) <= s.begun_at
       and extract(epoch from k.healed_at) >= s.due_at
   ) or exists (
     select from ends as e
-    where e.job_id = s.job_id and extract(epoch from e.at) between s.since and s.at)
+    where e.job_id = s.job_id
+      and extract(epoch from e.at) between s.since and s.begun_at)
 from seen as s
 where s.job_id is not null
 """
@@ -379,8 +382,8 @@ class Account:
         stepped: Jobs with steps that are completed.
         wakes: How often a sleep's end, an event or a job's end has begun an execution.
         judged_wakes: Those that no fault met.
-        latest_wake: Of these, by how many seconds the latest was overtaken: there a job
-            began before that was enqueued so long after the answer was there.
+        latest_wake: Of these, for how many seconds at most younger jobs were begun,
+            that were enqueued after the answer was there.
         lost: Jobs that were acknowledged and have no row, or have not ended.
         doubled_effects: Jobs whose effect is there more than once.
         problems: Why not every job is accounted for; each names the first five.

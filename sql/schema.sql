@@ -20,6 +20,7 @@
 --          pgwake.key_buckets     what is used of concurrency keys' rates
 --          pgwake.kind_buckets    what is left of each kind's rate
 --          pgwake.unique_periods  unique keys that stay taken when their job has ended
+--          pgwake.kind_queues     which queues wait for room of which kinds
 --          pgwake.schedules       recurring jobs, by cron or by an interval
 --          pgwake.workers         who works, for people to look at
 --          pgwake.upkeep_turns    which worker does the upkeep
@@ -323,6 +324,15 @@ create table if not exists pgwake.kind_buckets (
 
   constraint kind_buckets_pkey primary key (kind)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Which queues had jobs of a kind at its max_running, in the last minute or two: they are woken when one ends.
+create table if not exists pgwake.kind_queues (
+  kind   text collate "C" not null,
+  queue  text collate "C" not null,
+  at     timestamptz not null,
+
+  constraint kind_queues_pkey primary key (kind, queue, at)
+);
 
 -- The token bucket of each concurrency key with a rate that is not full; see use_key_tokens.
 create table if not exists pgwake.key_buckets (
@@ -911,6 +921,7 @@ comment on table pgwake.renewals is 'Renewals of leases whose job was locked at 
 comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
 comment on table pgwake.kind_buckets is 'The token bucket of each kind with a rate limit.';
 comment on table pgwake.unique_periods is 'Unique keys that stay taken until a time, whether their job has ended or not.';
+comment on table pgwake.kind_queues is 'Which queues wait for room of which kinds.';
 comment on table pgwake.key_buckets is 'When the bucket of each concurrency key with a rate is full again.';
 comment on table pgwake.workers is 'Who works, for people to look at; nothing rests on it.';
 comment on table pgwake.upkeep_turns is 'Which worker does the upkeep, and when each step was last done; one row.';

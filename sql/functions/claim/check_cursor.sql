@@ -6,8 +6,6 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform pgwake.raise_invalid('this cursor is no object', 'Pass what the last claim of this queue answered, or null.')
-  where jsonb_typeof(check_cursor.cursor) <> 'object';
   perform (check_cursor.cursor ->> 'head_at')::timestamptz, (check_cursor.cursor #>> '{next_at,0}')::timestamptz,
     (check_cursor.cursor #>> '{keys,0}')::timestamptz, (check_cursor.cursor #>> '{keys,1}')::timestamptz;
   perform p.band::int, (p.resume_point ->> 0)::timestamptz, (p.resume_point ->> 1)::bigint,

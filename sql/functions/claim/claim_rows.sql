@@ -51,7 +51,8 @@
 -- Limits of kinds: what was locked goes through limit_kinds, if any kind has a limit. What
 -- may not start is left; if that is all, the claim begins anew without these kinds. The
 -- next claim asks for the room of the kinds that this one met before it looks: it leaves
--- out those without, and takes no more jobs than the least room of the others.
+-- out those without, and takes no more jobs than the least room of the others. A claim
+-- that is short of jobs notes that the queue is to be woken by ends of these kinds.
 --
 -- Jobs whose parents have ended are admitted first, and those with a concurrency key that
 -- has room: admit_children, admit_keys. Raises PW003, and PW006 in a copy of the
@@ -117,7 +118,7 @@ declare
   v_head_at timestamptz;
   v_resume_points jsonb := '{}';
   v_next_at jsonb;
-  v_cursor jsonb := claim_rows.cursor;  -- the one of the kinds that are full
+  v_cursor jsonb;  -- the one for the kinds that are full
   v_points jsonb;  -- the resume points before the look
   v_keys jsonb;  -- of the rechecks: [at] to start at, [clock] to read from the head again
   v_keys_from timestamptz := '-infinity';
@@ -138,6 +139,9 @@ begin
   end if;
   if claim_rows.cursor is not null then
     perform pgwake.check_cursor(claim_rows.cursor);
+    if jsonb_typeof(claim_rows.cursor) <> 'object' then
+      claim_rows.cursor := '{}';
+    end if;
     if claim_rows.cursor ? 'kinds' then
       select coalesce(array_agg(r.kind order by r.kind) filter (where r.room = 0 or r.is_cut), '{}'),
         min(case when r.room > 0 then v_now else r.next_at end) filter (where r.room = 0 or r.is_cut),
@@ -147,11 +151,9 @@ begin
         select k.*, coalesce(claim_rows.cursor -> 'cut' ? k.kind, false) as is_cut
         from pgwake.kind_rooms(array(select jsonb_array_elements_text(claim_rows.cursor -> 'kinds')), v_now) as k
       ) as r;
-      if v_full <> '{}' then
-        v_cursor := coalesce(claim_rows.cursor -> 'full' -> v_full::text, '{}');
-        v_left_out := coalesce(v_left_out, '{}') || v_full;
-      end if;
+      v_left_out := nullif(v_left_out || v_full, '{}');
     end if;
+    v_cursor := case when v_full = '{}' then claim_rows.cursor else claim_rows.cursor -> 'full' -> v_full::text end;
     v_head_at := v_cursor ->> 'head_at';
     v_resume_points := coalesce(v_cursor -> 'resume_points', '{}');
     v_next_at := v_cursor -> 'next_at';
@@ -414,8 +416,16 @@ begin
   end if;
   if v_limited.cut is not null then
     next_run_at := v_now;
-  elsif cardinality(v_ids) < claim_rows.count then
+  elsif v_full <> '{}' and cardinality(v_ids) < claim_rows.count then
     next_run_at := least(next_run_at, v_full_at);
+    insert into pgwake.kind_queues (kind, queue, at)
+    select k.name, claim_rows.queue, clock_timestamp()
+    from pgwake.kinds as k
+    where k.name = any (v_full) and k.max_running > 0
+      and not exists (select from pgwake.kind_queues as w where w.kind = k.name and w.queue = claim_rows.queue);
+    if found then
+      next_run_at := v_now;  -- an end just before has not seen this
+    end if;
   end if;
   if claim_rows.unknown_kinds is not null and cardinality(v_ids) < claim_rows.count then
     left_out_id := pgwake.newest_left_out(claim_rows.queue, claim_rows.unknown_kinds, v_now);
@@ -431,8 +441,8 @@ begin
     next_cursor := jsonb_strip_nulls(jsonb_build_object(
       'head_at', v_head_at, 'resume_points', v_resume_points, 'next_at', v_next_at, 'keys', v_keys));
   end if;
-  if v_full <> '{}' or v_limited.kinds is not null then
-    -- What was left out, or met: of these the next claim asks before its look.
+  if v_full <> '{}' or v_limited.kinds is not null or v_policy.has_kind_limits and claim_rows.cursor ? 'full' then
+    -- Of what was left out, or met, the next claim asks before its look.
     next_cursor := jsonb_strip_nulls(case
         when v_full = '{}' then coalesce(next_cursor, '{}') || jsonb_build_object('full', claim_rows.cursor -> 'full')
         else claim_rows.cursor - 'cut' || jsonb_build_object('keys', v_keys, 'full', case

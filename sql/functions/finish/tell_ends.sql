@@ -1,10 +1,10 @@
 -- Tells whom the ends of jobs concern, in the transaction of the ends, after their
 -- statement: hands the room of their concurrency keys on, sees to their children, sends
--- webhooks, wakes their queue where what ended was running and it or the kind has
--- max_running, and announces. Internal.
+-- webhooks, wakes queues with max_running, and those that wait for room of the kind, when
+-- what ended was running, and announces. Internal.
 --
 -- Callers leave out jobs that concern nobody: without key, children and webhook, of a kind
--- without max_running (kinds_limits_idx), while nobody watches and no queue
+-- that no queue waits for (kind_queues), while nobody watches and no queue
 -- (queues_ends_idx) has max_running, a webhook or status events of its own.
 create or replace function pgwake.tell_ends(jobs pgwake.ended_job[])
 returns void
@@ -22,6 +22,7 @@ declare
   v_other_parents bigint[];
   v_hooked bigint[];
   v_limited text[];
+  v_kinds text[];
   v_events text[];
 begin
   select
@@ -31,12 +32,13 @@ begin
     array_agg(e.id) filter (where e.has_children and e.new_status <> 'completed'),
     array_agg(e.id) filter (where e.webhook is not null or e.queue = any (array(
       select q.name from pgwake.queues as q where q.webhook is not null))),
-    array_agg(e.queue) filter (where e.old_status = 'running' and (
-      e.queue = any (array(select q.name from pgwake.queues as q where q.max_running is not null))
-      or e.kind = any (array(select k.name from pgwake.kinds as k where k.max_running is not null)))),
+    array_agg(e.queue) filter (where e.old_status = 'running' and e.queue = any (array(
+      select q.name from pgwake.queues as q where q.max_running is not null))),
+    array_agg(e.kind) filter (where e.old_status = 'running' and e.kind = any (array(
+      select w.kind from pgwake.kind_queues as w))),
     array_agg(pgwake.status_event(e.id, e.queue, e.kind, e.old_status, e.new_status))
       filter (where pgwake.is_announced(e.queue, v_audience))
-  into v_queues, v_keys, v_completed_parents, v_other_parents, v_hooked, v_limited, v_events
+  into v_queues, v_keys, v_completed_parents, v_other_parents, v_hooked, v_limited, v_kinds, v_events
   from unnest(tell_ends.jobs) as e;
   if v_keys is not null then
     perform pgwake.admit_next_jobs(v_queues, v_keys);
@@ -50,8 +52,13 @@ begin
   if v_hooked is not null then
     perform pgwake.send_webhooks(v_hooked);
   end if;
-  if v_limited is not null then
-    perform pgwake.wake(l.queue) from (select distinct u.queue from unnest(v_limited) as u(queue)) as l;
+  if num_nonnulls(v_limited, v_kinds) > 0 then
+    perform pgwake.wake(l.queue)
+    from (
+      select u.queue from unnest(v_limited) as u(queue)
+      union
+      select w.queue from pgwake.kind_queues as w where w.kind = any (v_kinds)
+    ) as l;
   end if;
   if v_events is not null then
     perform pgwake.announce(v_events);

@@ -1,7 +1,8 @@
 -- Removes what was last heard of long ago: workers after a day; kinds of which nothing is
 -- known but that workers gave their jobs back, after a week; renewals that no longer hold;
--- buckets of concurrency keys that are full again. Returns how many. Skips rows that
--- somebody has locked: they are being reported, or used.
+-- buckets of concurrency keys that are full again; queues that waited for room of a kind,
+-- after a minute. Returns how many. Skips rows that somebody has locked: they are being
+-- reported, or used.
 create or replace function pgwake.forget_stale_reports()
 returns int
 language plpgsql volatile
@@ -12,6 +13,7 @@ declare
   v_kind_count int;
   v_bucket_count int;
   v_renewal_count int;
+  v_queue_count int;
 begin
   delete from pgwake.renewals as r
   where r.ctid = any (array(
@@ -28,14 +30,20 @@ begin
     select s.ctid from pgwake.kinds as s
     where s.bounced_at < pgwake.now() - interval '7 days' and s.declared_at is null and not s.check_payload
       and num_nonnulls(s.max_attempts, s.backoff_base, s.backoff_cap, s.backoff_jitter, s.timeout, s.lease,
-                       s.priority) = 0
+                       s.priority, s.max_running, s.rate_limit) = 0
     for update skip locked));
   get diagnostics v_kind_count = row_count;
   delete from pgwake.key_buckets as b
   where b.ctid = any (array(
     select s.ctid from pgwake.key_buckets as s where s.full_at <= pgwake.now() for update skip locked));
   get diagnostics v_bucket_count = row_count;
-  return v_worker_count + v_kind_count + v_bucket_count + v_renewal_count;
+  delete from pgwake.kind_queues as w
+  where w.ctid = any (array(
+    select s.ctid from pgwake.kind_queues as s
+    where s.at < clock_timestamp() - interval '1 minute'
+    for update skip locked));
+  get diagnostics v_queue_count = row_count;
+  return v_worker_count + v_kind_count + v_bucket_count + v_renewal_count + v_queue_count;
 end
 $$;
 

@@ -89,6 +89,8 @@ async def test_a_claim_says_when_to_look_again(db: Connection) -> None:
     got = await look(db, 1)
     assert (got["next_run_at"], got["is_limited"]) == (None, True)
     rest = await look(db, cursor=got["next_cursor"])
+    assert rest["next_run_at"] <= rest["claimed_at"], "it waits now: look once more"
+    rest = await look(db, cursor=got["next_cursor"])
     assert (rest["jobs"], rest["next_run_at"]) == ([], None), "a job's end tells"
 
     await set_kind(db, "k", max_running=None, rate_limit=0.01)
@@ -159,6 +161,7 @@ async def test_suspects_count_too(db: Connection) -> None:
     suspects = {"queues": ["default"]}
     assert await call(db, "next_suspect_run_at", **suspects) is not None
     (job,) = await claim(db, 9)
+    assert (await look(db, suspects=True))["jobs"] == []
     got = await look(db, suspects=True)
     assert (got["jobs"], got["next_run_at"]) == ([], None)
     assert await call(db, "next_suspect_run_at", **suspects) is None
@@ -176,29 +179,47 @@ async def test_who_crashes_or_is_retried_gives_its_room_back(db: Connection) -> 
     assert len(await claim(db, 9)) == 1
 
 
-async def test_the_end_of_a_job_wakes_its_queue(
+async def test_the_end_of_a_job_wakes_the_queues_that_wait_for_its_kind(
     connect: Connect, db: Connection
 ) -> None:
     await set_kind(db, "k", max_running=1)
-    ids = await insert_kinds(db, "kkka")
-    listener = await Listener.with_notify_locks(await connect(), "default")
-    for retryable in (None, False):
-        (job,) = await claim(db)
-        await listener.heard()
-        if retryable is None:
-            await complete(db, job)
-        else:
-            await call(db, "fail_job", **pair(job), retryable=retryable)
-        assert await listener.heard() == ["default"]
-    await claim(db)
-    assert 'Its kind, "k", runs 1 at once in all queues (max_running), and as' in (
-        await call(db, "explain_job", job_id=(await insert_kinds(db, "k"))[0])
+    await insert_kinds(db, "kkk")
+    await insert_kinds(db, "ka", queue="other")
+    listener = await Listener.with_notify_locks(
+        await connect(), "default", "other", "third"
     )
+    jobs = await claim(db)
+    assert await claim(db) == []
+    jobs += await claim(db, 9, queue="other")
+    assert kinds_of(jobs) == "ak"
+    assert await claim(db, queue="other") == []
     await listener.heard()
-    (job,) = await claim(db)
-    assert job["id"] == ids[3]
-    await complete(db, job)
-    assert await listener.heard() == []
+    await complete(db, jobs[1])
+    assert await listener.heard() == [], "nobody waits for this kind"
+    await complete(db, jobs[0])
+    assert sorted(await listener.heard()) == ["default", "other"]
+    (job,) = await claim(db, queue="other")
+    await call(db, "fail_job", **pair(job), retryable=False)
+    assert sorted(await listener.heard()) == ["default", "other"]
+
+    await claim(db)
+    (waiting,) = await insert_kinds(db, "k")
+    assert 'Its kind, "k", runs 1 at once in all queues (max_running), and as' in (
+        await call(db, "explain_job", job_id=waiting)
+    )
+
+
+async def test_upkeep_keeps_limits_and_forgets_who_has_waited(db: Connection) -> None:
+    await set_kind(db, "k", max_running=1)
+    await db.execute("update pgwake.kinds set bounced_at = now() - interval '8 days'")
+    await insert_kinds(db, "kk")
+    await claim(db)
+    await claim(db)
+    for age, left in (("0 s", 1), ("61 s", 0)):
+        await db.execute(f"update pgwake.kind_queues set at = at - interval '{age}'")
+        await call(db, "maintain", step="retention")
+        assert await db.fetchval("select count(*) from pgwake.kind_queues") == left
+    assert await db.fetchval("select max_running from pgwake.kinds") == 1
 
 
 async def test_a_rate_gives_its_burst_and_then_its_tokens(db: Connection) -> None:
@@ -282,6 +303,12 @@ async def test_many_jobs_of_a_full_kind_are_stepped_over_once(db: Connection) ->
     got = await look(db, **arguments)
     assert kinds_of(got["jobs"]) == "a"
     await complete(db, first)
+    # A claim that met none of it, and so forgets it, keeps what was read.
+    await insert(db, "a", priority=1)
+    ahead = await look(db, 1, cursor=got["next_cursor"])
+    assert kinds_of(ahead["jobs"]) == "a"
+    assert ahead["next_cursor"]["kinds"] == []
+    assert ahead["next_cursor"]["full"].keys() == got["next_cursor"]["full"].keys()
     # Its jobs are found at once when there is room, and no more are locked than that.
     arguments = {"queue": "default", "count": 9, "cursor": got["next_cursor"]}
     assert await buffers(db, "claim_rows", **arguments) < 120
@@ -358,7 +385,7 @@ async def test_under_repeatable_read_it_is_refused_with_a_reason(
 
 
 async def test_what_is_no_cursor_is_refused(db: Connection) -> None:
-    for cursor in ({"kinds": "k"}, {"full": {"{k}": {"head_at": "x"}}}, ["kinds"]):
+    for cursor in ({"kinds": "k"}, {"full": {"{k}": {"head_at": "x"}}}):
         with refused("PW003"):
             await look(db, cursor=cursor)
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from support import Connection
-from support.sql.helpers import insert, set_queue
+from support.sql.helpers import insert, set_kind, set_queue
 from support.worker.helpers import all_ended, asleep, embedded, insert_some
 from support.worker.metrics import wakeups
 from support.worker.registries import Crowd, quick
@@ -68,6 +68,27 @@ async def test_a_queue_with_max_running_runs_all_its_jobs(
             await insert_some(connection, "brief", 60)
             await all_ended(connection)
             assert wakeups(one, cause="poll") == 0
+    assert crowd.most == 2
+
+
+async def test_workers_of_two_queues_share_the_limit_of_a_kind_without_a_poll(
+    connection: Connection, database: str
+) -> None:
+    await set_kind(connection, "brief", max_running=2)
+    crowd = Crowd()
+    async with (
+        embedded(database, crowd.registry) as one,
+        embedded(database, crowd.registry, queues="other") as other,
+    ):
+        await asleep(one)
+        await asleep(other, "other")
+        await insert_some(connection, "brief", 60)
+        await connection.execute(
+            "insert into pgwake.jobs (queue, kind, payload)"
+            " select 'other', kind, payload from pgwake.jobs"
+        )
+        await all_ended(connection)
+        assert wakeups(one, cause="poll") + wakeups(other, cause="poll") == 0
     assert crowd.most == 2
 
 

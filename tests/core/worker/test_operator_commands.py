@@ -200,6 +200,7 @@ async def test_a_queue_is_paused_until_a_time(
 ) -> None:
     answer = await pgwake("pause", "x", "--until", "2199-01-01T00:00+01:00")
     assert answer.output == "x is paused until 2198-12-31 23:00:00Z\n"
+    assert answer.errors == "no job was ever in x; the queues' names: pgwake queues\n"
 
     answer = await pgwake("pause", "x", "--for", "90", "--json")
     until = datetime.fromisoformat(answer.json["paused_until"])

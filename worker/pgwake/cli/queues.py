@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import Annotated
 
@@ -176,7 +176,7 @@ def pause(
         wrong_usage("--until and --for are both given: give one of them.")
 
     async def stop(connection: Connection) -> datetime | None:
-        return await pause_queue(
+        return await _pause_queue(
             connection,
             queue_name,
             until=instant("--until", until),
@@ -190,6 +190,20 @@ def pause(
         say(f"{queue_name} is paused until it is resumed")
     else:
         say(f"{queue_name} is paused until {cell(paused_until)}")
+
+
+async def _pause_queue(
+    connection: Connection,
+    queue_name: str,
+    *,
+    until: datetime | None = None,
+    duration: timedelta | None = None,
+) -> datetime | None:
+    """Pause a queue; one without a job, which may be mistyped, too, but say so."""
+    rows = await get_queue_stats(connection, queue_name)
+    if not any(row["enqueued_total"] for row in rows):
+        note(f"no job was ever in {queue_name}; the queues' names: pgwake queues")
+    return await pause_queue(connection, queue_name, until=until, duration=duration)
 
 
 def resume(
@@ -246,7 +260,7 @@ async def _drained(
 ) -> list[Row] | None:
     """Pause and wait; None, or what still runs when the time is up."""
     deadline = monotonic() + seconds
-    await pause_queue(connection, queue_name)
+    await _pause_queue(connection, queue_name)
     # Who claimed before the pause may not have committed yet; who looked whether it is
     # paused just before may not have claimed yet: hence two looks.
     claims = await open_writers(connection)

@@ -1,9 +1,10 @@
--- Locks a running job that may be about to sleep or wait. Internal: for sleep_job and
--- await_answer.
+-- Locks a running job that records a step, sleeps or waits, in whose transaction the lock
+-- stays. Internal: for record_step, sleep_job and await_answer.
 --
 -- queue: its own. is_cancelled: that was asked for. kind, result, until: the step of this
--- name, null if there is none. Raises PW001, PW002, and PW003 for a null, a
--- name that can't be one, or where the step is of another kind than expected. Rides jobs_live_pkey and steps_pkey.
+-- name, null if there is none. Raises PW001, PW002, and PW003 for a null, a name that
+-- can't be one, or where the step is of another kind than expected. Rides jobs_live_pkey
+-- and steps_pkey.
 create or replace function pgwake.hold_stepping_job(
   job_id bigint, lease_id uuid, name text, expected text,
   out queue text, out is_cancelled boolean, out kind text, out result jsonb, out until timestamptz
@@ -46,5 +47,5 @@ end
 $$;
 
 comment on function pgwake.hold_stepping_job is
-  'Internal: locks a running job that may be about to sleep or wait.';
+  'Internal: locks a running job that records a step, sleeps or waits.';
 revoke all on function pgwake.hold_stepping_job from public;

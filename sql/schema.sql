@@ -55,8 +55,9 @@
 --          leave it out (claim_rows(suspects => true) and claim_next_job take it); from crash 3 on the attempt counts,
 --          and at max_crashes the job is failed.
 --
--- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Sweep, renewal and give-back skip
---          locked rows: whoever holds one is ending it, or writes under its lease (see pgwake.renewals). Claims skip locked rows, of children and their parents too, and so
+-- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Rows of unique_periods come
+--          after those of jobs, by kind and key. Sweep, renewal and give-back skip locked rows: whoever holds one is
+--          ending it, or writes under its lease (see pgwake.renewals). Claims skip locked rows, of children and their parents too, and so
 --          do ends when they admit what waits. So no two statements can deadlock.
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
 --          4 analyze, 5 recount, 6 keys, 7 children, 8 ids; 1885828973 ('pgwm'): 0 is held by who watches status events;

@@ -116,13 +116,22 @@ async def run(
             return meter.figures()
 
     async def claims_beside() -> Figures:
-        async with _meter(bench) as (meter, session):
-            alone = await _claims(meter, session, rounds)
+        async with _meter(bench) as alone, _meter(bench) as full:
             for _ in range(0, beside, HALF):
-                await session.execute(FILL)
-            await session.execute("vacuum analyze")
-            full = await _claims(meter, session, rounds)
-            return {**alone, **{f"beside_{name}": n for name, n in full.items()}}
+                await full[1].execute(FILL)
+            for _, session in (alone, full):
+                await session.execute("vacuum analyze")
+            for number in range(-rounds // 10, rounds):
+                for meter, session in (alone, full):
+                    if number == 0:
+                        meter.figures()
+                    await session.execute(INSERT)
+                    job = await meter.row("claim", CLAIM)
+                    await session.execute(COMPLETE, *job)
+                    await meter.row("empty_claim", CLAIM)
+            figures = {**alone[0].figures(), "buffers": await _buffers(alone[1])}
+            full_ones = {**full[0].figures(), "buffers": await _buffers(full[1])}
+            return figures | {f"beside_{name}": n for name, n in full_ones.items()}
 
     async def sleeping() -> Figures:
         async with (
@@ -173,27 +182,16 @@ async def _live(meter: Meter, session: Connection, event: str) -> None:
         await meter.row(f"{name}_complete".lstrip("_"), COMPLETE, *job)
 
 
-async def _claims(meter: Meter, session: Connection, rounds: int) -> Figures:
-    for number in range(-rounds // 10, rounds):
-        if number == 0:
-            meter.figures()
-        await session.execute(INSERT)
-        job = await meter.row("claim", CLAIM)
-        await session.execute(COMPLETE, *job)
-        await meter.row("empty_claim", CLAIM)
-    await session.execute("vacuum")
-    buffers = [await _buffers(session) for _ in range(3)][
-        -1
-    ]  # the first reads catalogs
-    return {**meter.figures(), "buffers": buffers}
-
-
 async def _buffers(session: Connection) -> int:
-    """How many buffers a claim touches; in a transaction that is rolled back."""
-    transaction = session.transaction()
-    await transaction.start()
-    await session.execute(INSERT)
-    (explained,) = json.loads(await session.fetchval(BUFFERS))
-    await transaction.rollback()
-    plan = explained["Plan"]
-    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+    """How many buffers a claim touches, after a vacuum; rolled back."""
+    await session.execute("vacuum")
+    buffers = 0
+    for _ in range(3):  # the first ones read catalogs
+        transaction = session.transaction()
+        await transaction.start()
+        await session.execute(INSERT)
+        (explained,) = json.loads(await session.fetchval(BUFFERS))
+        await transaction.rollback()
+        plan = explained["Plan"]
+        buffers = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    return buffers

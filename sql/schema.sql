@@ -360,14 +360,14 @@ create table if not exists pgwake.waits (
   job_id     bigint not null,
   name       text collate "C" not null,  -- of the step
   event      text collate "C",
-  parent_id  bigint,
+  other_id   bigint,
   since      timestamptz not null,
   deadline   timestamptz,
 
   constraint waits_pkey primary key (job_id),
   constraint waits_name_is_1_to_512_bytes check (octet_length(name) between 1 and 512),
   constraint waits_event_is_1_to_512_bytes check (octet_length(event) between 1 and 512),
-  constraint waits_are_for_an_event_or_a_job check (num_nonnulls(event, parent_id) = 1)
+  constraint waits_are_for_an_event_or_a_job check (num_nonnulls(event, other_id) = 1)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- Who works, for people to look at. Nothing rests on it: a worker's jobs rest on their own leases.
@@ -839,7 +839,7 @@ begin
     return;
   end if;
   create index waits_event_idx on pgwake.waits (event, job_id) where event is not null;
-  create index waits_parent_idx on pgwake.waits (parent_id, job_id) where parent_id is not null;
+  create index waits_other_idx on pgwake.waits (other_id, job_id) where other_id is not null;
   create index events_expires_at_idx on pgwake.events (expires_at);
   create index unique_periods_until_idx on pgwake.unique_periods (until);
   create index events_unseen_idx on pgwake.events (name) where is_unseen;

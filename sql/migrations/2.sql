@@ -16,7 +16,6 @@ begin
   alter table pgwake.rechecks replica identity full;
   alter table pgwake.counts replica identity full;
   alter table pgwake.workers add column slots int;
-  alter table pgwake.kinds add column expired_count bigint not null default 0, add column expired_at timestamptz;
   create index jobs_children_idx on pgwake.jobs_live (id) where has_parents_left;
   drop index pgwake.queues_status_events_idx;
   create index queues_status_events_idx on pgwake.queues (status_events collate "C", name)
@@ -63,6 +62,8 @@ begin
     add column max_running int,
     add column rate_limit double precision,
     add column rate_burst int,
+    add column expired_count bigint not null default 0,
+    add column expired_at timestamptz,
     add constraint kinds_max_running_is_0_to_100000 check (max_running between 0 and 100000),
     add constraint kinds_rate_limit_is_up_to_1000000_a_second check (rate_limit >= 0.00001 and rate_limit <= 1000000),
     add constraint kinds_rate_burst_is_1_to_1000000 check (rate_burst between 1 and 1000000),

@@ -49,8 +49,8 @@ LOST = """
 select count(*) from pgwake.waits as w
 where not exists (select from pgwake.rechecks as r where r.child_id = w.job_id)
   and (exists (select from pgwake.events as e where e.name = w.event)
-    or w.parent_id is not null
-      and not exists (select from pgwake.jobs_live as j where j.id = w.parent_id))
+    or w.other_id is not null
+      and not exists (select from pgwake.jobs_live as j where j.id = w.other_id))
 """
 WITHOUT_LOCKS = """
 create or replace function pgwake.event_lock_key(event text) returns int

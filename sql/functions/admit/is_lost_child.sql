@@ -15,8 +15,8 @@ as $$
       select from pgwake.waits as w
       where w.job_id operator(pg_catalog.=) is_lost_child.job_id and w.deadline is null
         and not exists (select from pgwake.events as e where e.name operator(pg_catalog.=) w.event)
-        and (w.parent_id is null
-          or exists (select from pgwake.jobs_live as p where p.id operator(pg_catalog.=) w.parent_id)))
+        and (w.other_id is null
+          or exists (select from pgwake.jobs_live as p where p.id operator(pg_catalog.=) w.other_id)))
 $$;
 
 comment on function pgwake.is_lost_child is

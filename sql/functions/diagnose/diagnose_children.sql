@@ -48,7 +48,7 @@ begin
   select 'waits_long', 'notice', w.queue,
     format('%s jobs of the queue %s wait without a time-out since more than a day: job %s for %s', count(*),
       pgwake.say_name(w.queue), min(w.job_id),
-      (array_agg(coalesce('event ' || pgwake.say_name(w.event), format('job %s', w.parent_id)) order by w.job_id))[1]),
+      (array_agg(coalesce('event ' || pgwake.say_name(w.event), format('job %s', w.other_id)) order by w.job_id))[1]),
     format('select pgwake.explain_job(%s);  -- then emit the event, or cancel_job; await_event takes a timeout',
       min(w.job_id)),
     extract(epoch from pgwake.now() - min(w.since))::double precision

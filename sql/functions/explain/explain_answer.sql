@@ -19,7 +19,7 @@ begin
     'It waits for %s since %s, %s.',
     case
       when v_wait.event is not null then 'event ' || pgwake.say_name(v_wait.event)
-      else format('the end of job %s', v_wait.parent_id)
+      else format('the end of job %s', v_wait.other_id)
     end,
     pgwake.say_time(v_wait.since),
     case

@@ -1,5 +1,5 @@
 -- Has a running job ask for an answer, and wait if it is not there: for await_event (event)
--- and await_job (parent_id), which say what is answered. Internal.
+-- and await_job (other_id), which say what is answered. Internal.
 --
 -- No job waits for ever for what has come:
 --   An event: we try to take its advisory lock alone, look for it, and write our row of
@@ -17,7 +17,7 @@
 -- whatever the job's parents are; one at the deadline too. It is only a hint: the job asks
 -- again under its lease. Rides events_pkey, waits_pkey and jobs_live_pkey.
 create or replace function pgwake.await_answer(
-  job_id bigint, lease_id uuid, name text, event text, parent_id bigint, timeout interval, may_wait boolean,
+  job_id bigint, lease_id uuid, name text, event text, other_id bigint, timeout interval, may_wait boolean,
   out outcome text, out result jsonb
 )
 returns record
@@ -72,14 +72,14 @@ begin
       end if;
     end if;
   else
-    perform from pgwake.jobs_live as j where j.id = await_answer.parent_id for no key update skip locked;
+    perform from pgwake.jobs_live as j where j.id = await_answer.other_id for no key update skip locked;
     v_is_certain := found;
     if v_is_certain then
-      update pgwake.jobs_live as j set has_children = true where j.id = await_answer.parent_id;
+      update pgwake.jobs_live as j set has_children = true where j.id = await_answer.other_id;
     else
       select jsonb_build_object('status', j.status, 'result', j.result) into result
-      from (values (await_answer.parent_id)) as v(id)
-      left join pgwake.jobs as j on j.id = await_answer.parent_id
+      from (values (await_answer.other_id)) as v(id)
+      left join pgwake.jobs as j on j.id = await_answer.other_id
       where (j.status in ('waiting', 'pending', 'running')) is not true;
       outcome := case when found then 'here' end;
     end if;
@@ -107,9 +107,9 @@ begin
   if not await_answer.may_wait then
     return;
   end if;
-  insert into pgwake.waits (job_id, name, event, parent_id, since, deadline)
+  insert into pgwake.waits (job_id, name, event, other_id, since, deadline)
   values (
-    await_answer.job_id, await_answer.name, await_answer.event, await_answer.parent_id,
+    await_answer.job_id, await_answer.name, await_answer.event, await_answer.other_id,
     case when v_wait.name = await_answer.name then v_wait.since else pgwake.now() end, v_deadline);
   if v_deadline is not null or not v_is_certain then
     insert into pgwake.rechecks (queue, at, child_id, parent_id, has_failed)

@@ -1,7 +1,7 @@
 -- Has the jobs looked at that wait for events, or for the ends of other jobs, and wakes
 -- their queues. Internal. Returns how many. Waits for nobody. Rides waits_event_idx,
--- waits_parent_idx and jobs_live_pkey.
-create or replace function pgwake.wake_waits(events text[], parent_ids bigint[])
+-- waits_other_idx and jobs_live_pkey.
+create or replace function pgwake.wake_waits(events text[], other_ids bigint[])
 returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -21,7 +21,7 @@ begin
       from (
         select e.job_id from pgwake.waits as e where e.event = any (wake_waits.events)
         union all
-        select p.job_id from pgwake.waits as p where p.parent_id = any (wake_waits.parent_ids)
+        select p.job_id from pgwake.waits as p where p.other_id = any (wake_waits.other_ids)
       ) as w
     ) as w
     where w.queue is not null

@@ -355,9 +355,9 @@ async def test_a_schedule_is_added_and_an_event_emitted_to_the_last_digit(
         for wrong in ({}, {"cron": "@often"}, {"cron": "@daily", "every_seconds": 5}):
             problem(await post("/api/schedules", {**nightly, **wrong}), 422)
         for is_first in (True, False):
-            emitted = await post("/api/events", {"name": "order:42:approved"})
+            emitted = await post("/api/emit", {"name": "order:42:approved"})
             assert emitted.json() == {"is_first": is_first}
-        problem(await post("/api/events", {"name": ""}), 422)
+        problem(await post("/api/emit", {"name": ""}), 422)
     found = (
         "select cron, queue, priority, misfire, s.payload::text, e.payload::text"
         " from pgwake.schedules as s, pgwake.events as e"

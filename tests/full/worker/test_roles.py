@@ -107,7 +107,7 @@ async def test_a_worker_that_is_only_a_worker_does_all_that_a_worker_does(
             assert "pgwake_admin" in found["hint"]
             limits = "/api/queues/default/limits"
             problem(await api.post(limits, json={"max_running": 5}), 403)
-            assert (await api.post("/api/events", json={"name": "e"})).is_success
+            assert (await api.post("/api/emit", json={"name": "e"})).is_success
             problem(await api.post(f"/api/jobs/{jobs['fail']}/retry"), 403)
             problem(await api.post(f"/api/jobs/{jobs['pay']}/cancel"), 403)
     refused = [line for line in worker.lines if "42501" in json.dumps(line)]

@@ -30,7 +30,7 @@ async def _emit(context: ApiContext, asked: ParsedRequest[NoParameters, Event]) 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
     Operation(
         method="POST",
-        path="/api/events",
+        path="/api/emit",
         summary="Emit an event, for the jobs that wait for it",
         parameters=NoParameters,
         body=TypeAdapter(Event),

@@ -295,7 +295,7 @@ async function emitEvent(name) {
     action: 'Emit event',
     fields: [{ name: 'payload', label: 'Payload, any JSON', tag: 'textarea', value: 'null' }],
     attempt: ({ payload = 'null' }) =>
-      post('api/events', { name, payload: typedJson('The payload', payload) }),
+      post('api/emit', { name, payload: typedJson('The payload', payload) }),
   });
   if (done === null) return null;
   return done.is_first ? `Emitted ${visible(name)}.` : `${visible(name)} was emitted before: that one counts.`;

@@ -334,6 +334,20 @@ async def test_limits_are_changed_one_by_one_also_those_of_a_key(
         assert (await api.post(path, json={})).json() == told
 
 
+async def test_limits_of_a_kind_are_changed_one_by_one(database: str) -> None:
+    path = "/api/kinds/a%2Fb/limits"
+    async with serving(database) as api:
+        await api.post(path, json={"max_running": 0, "rate_limit": 0.5})
+        told = (await api.post(path, json={"rate_limit": None})).json()
+        assert told == {"max_running": 0, "rate_limit": None, "rate_burst": None}
+        found = (await api.get("/api/kinds")).json()["kinds"]
+        overrides = {kind["name"]: kind["overrides"] for kind in found}
+        assert overrides["a/b"] == {"max_running": 0}
+        for body in ({"max_running": -1}, {"rate_burst": 3}, {"key_limit": 1}):
+            problem(await api.post(path, json=body), 422)
+        assert (await api.post(path, json={})).json() == told
+
+
 async def test_a_schedule_is_added_and_an_event_emitted_to_the_last_digit(
     connection: Connection, database: str
 ) -> None:

@@ -31,12 +31,11 @@ from pgwake.cli.output import (
 from pgwake.cli.tables import FittingTable, Row, cell, printable, progress_cell, table
 from pgwake.database.connection import Connection
 from pgwake.database.statements.operate import (
+    change_kind_limits,
     change_limits,
-    get_kind_limits,
     pause_queue,
     resume_queue,
     set_drop_payloads,
-    set_kind_limits,
 )
 from pgwake.database.statements.stats import (
     get_queue_stats,
@@ -349,13 +348,8 @@ def limit_kind(
 ) -> None:
     """Show a kind's limits in all queues together, or change those that are given."""
     changes = _changes(max_running, rate, burst)
-
-    async def change(connection: Connection) -> Row:
-        if changes:
-            await set_kind_limits(connection, kind, changes)
-        return await get_kind_limits(connection, kind)
-
-    _show_limits(ask(database_url, change), as_json=as_json)
+    limits = ask(database_url, lambda c: change_kind_limits(c, kind, changes))
+    _show_limits(limits, as_json=as_json)
 
 
 def _changes(

@@ -214,11 +214,6 @@ async def get_limits(connection: Connection, queue: str) -> dict[str, Any]:
     return limits
 
 
-async def get_kind_limits(connection: Connection, kind: str) -> dict[str, Any]:
-    """Return max_running, rate_limit and rate_burst of a kind."""
-    return await _get_limits(connection, "kinds", _KIND_LIMITS, kind)
-
-
 async def _get_limits(
     connection: Connection, table: str, names: tuple[str, ...], name: str
 ) -> dict[str, Any]:
@@ -234,11 +229,16 @@ async def set_limits(
     await _set_limits(connection, "queues", _LIMITS, queue, changes)
 
 
-async def set_kind_limits(
+async def change_kind_limits(
     connection: Connection, kind: str, changes: dict[str, Any]
-) -> None:
-    """Change some of a kind's limits; None: no such limit."""
-    await _set_limits(connection, "kinds", _KIND_LIMITS, kind, changes)
+) -> dict[str, Any]:
+    """Change some of max_running, rate_limit and rate_burst of a kind; all.
+
+    None: no such limit.
+    """
+    if changes:
+        await _set_limits(connection, "kinds", _KIND_LIMITS, kind, changes)
+    return await _get_limits(connection, "kinds", _KIND_LIMITS, kind)
 
 
 async def _set_limits(

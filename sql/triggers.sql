@@ -228,8 +228,11 @@ begin
   if tg_op = 'DELETE' then
     perform pgwake.take_steps(c.id) from changed as c where c.has_steps and c.finished_at is null;
     delete from pgwake.unique_periods as p
-    using changed as c
-    where p.kind = c.kind and p.unique_key = c.unique_key and p.job_id = c.id;
+    where p.ctid = any (array(  -- one that is locked is over, and is being taken by a new job
+      select u.ctid
+      from changed as c
+      join pgwake.unique_periods as u on u.kind = c.kind and u.unique_key = c.unique_key and u.job_id = c.id
+      for update of u skip locked));
   end if;
   perform pgwake.flag_keys(array_agg(c.queue), array_agg(c.concurrency_key))
   from changed as c

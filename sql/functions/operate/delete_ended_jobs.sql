@@ -25,8 +25,9 @@ begin
     begin
       execute format(
         'with gone as (delete from %s where ctid = any ($1) returning id, queue, kind, status, unique_key, finished_slot), '
-        'freed as (delete from pgwake.unique_periods as p using gone as g where $3 and p.kind = g.kind '
-        'and p.unique_key = g.unique_key and p.job_id = g.id), '
+        'freed as (delete from pgwake.unique_periods as p where p.ctid = any (array('
+        'select u.ctid from gone as g join pgwake.unique_periods as u on $3 and u.kind = g.kind '
+        'and u.unique_key = g.unique_key and u.job_id = g.id for update of u skip locked))), '
         'counted as (insert into pgwake.counts (queue, at, failed_rows, completed_rows, cancelled_rows, finished_slot) '
         'select g.queue, $2, -nullif(count(*) filter (where g.status = ''failed''), 0), '
         '-nullif(count(*) filter (where g.status = ''completed''), 0), '

@@ -212,6 +212,20 @@ async def test_a_period_that_is_over_goes_to_one_of_two(
     assert await task == [job_id]
 
 
+@pytest.mark.parametrize("free", ["delete", "purge"])
+async def test_who_deletes_a_job_does_not_wait_for_who_takes_its_key(
+    db: Connection, other: Connection, free: str
+) -> None:
+    await ended(db)
+    for connection in (db, other):
+        await set_clock(connection, "61 minutes")
+    await other.execute("set lock_timeout = '1s'")
+    async with db.transaction():
+        (job_id,) = await many(db)
+        await other.execute(FREE[free])
+    assert await db.fetchval("select job_id from pgwake.unique_periods") == job_id
+
+
 async def test_who_waits_has_the_key_if_the_first_rolls_back(
     db: Connection, other: Connection
 ) -> None:

@@ -9,4 +9,5 @@ async def test_no_limit_is_exceeded_under_sixteen_claimers(database: str) -> Non
     assert account.most_of_a_key[0] == account.most_of_a_key[1]
     assert account.most_of_the_big_key[0] == account.most_of_the_big_key[1]
     assert account.most_running[0] == account.most_running[1]
+    assert account.most_of_a_kind[0] == account.most_of_a_kind[1]
     assert account.fair[1] < account.unfair[1] / 4

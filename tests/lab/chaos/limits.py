@@ -1,12 +1,13 @@
 """python -m tests.lab.chaos.limits: limits under many claimers, and how keys share.
 
 Each claimer is a session of its own that claims, holds its jobs for a moment, and
-completes them. One of the keys has half of all jobs. What was seen at once is told
-twice: exactly, from started_at and finished_at of the finished jobs, and by a session
-that looks all the time.
+completes them. One of the keys has half of all jobs. Limits of kinds are tried by two
+queues at once. What was seen at once is told twice: exactly, from started_at and
+finished_at of the finished jobs, and by a session that looks all the time.
 """
 
 import asyncio
+import itertools
 import random
 import sys
 import time
@@ -40,6 +41,17 @@ LIMITS = """
 insert into pgwake.concurrency_limits (queue, key, max_running)
 select q, $1, $2 from unnest(array['keys', 'running']) as q
 """
+KIND_QUEUES = ["kinds 1", "kinds 2"]
+KINDS = """
+insert into pgwake.kinds (name, max_running, rate_limit, rate_burst)
+values ('few', $1, null, null), ('rated', null, $2, $3)
+"""
+INSERT_KINDS = """
+insert into pgwake.jobs (queue, kind)
+select case when n % 2 = 0 then 'kinds 1' else 'kinds 2' end,
+  (array['few', 'rated', 'noop'])[n % 3 + 1]
+from generate_series(1, $1::int) as n
+"""
 INSERT = """
 insert into pgwake.jobs (queue, kind, concurrency_key)
 select $1, 'noop',
@@ -54,9 +66,9 @@ select key, max(running)::int from (
   select key, sum(step) over (partition by key order by at, step) as running
   from (
     select {key} as key, started_at as at, 1 as step
-    from pgwake.jobs_finished where queue = $1
+    from pgwake.jobs_finished where queue = any ($1)
     union all
-    select {key}, finished_at, -1 from pgwake.jobs_finished where queue = $1
+    select {key}, finished_at, -1 from pgwake.jobs_finished where queue = any ($1)
   ) as e
 ) as r
 group by key
@@ -71,7 +83,10 @@ from (
   group by concurrency_key
 ) as held
 """
-STARTS = "select started_at from pgwake.jobs_finished where queue = $1 order by 1"
+STARTS = """
+select started_at from pgwake.jobs_finished
+where queue = any ($1) and kind = $2 order by 1
+"""
 # A big tenant's jobs, and after them ten of each of ten small ones.
 TENANTS = """
 insert into pgwake.jobs (queue, kind, concurrency_key)
@@ -91,7 +106,7 @@ from (
 """
 IS_LEFT = """
 select exists (
-  select from pgwake.jobs_live where queue = $1 and kind = any ('{noop,small}'))
+  select from pgwake.jobs_live where queue = any ($1) and kind <> 'big')
 """
 
 
@@ -100,15 +115,17 @@ class Account:
     """What came of it.
 
     Attributes:
-        jobs: How many jobs each of the three queues had.
+        jobs: How many jobs each of the three queues had, and those of the kinds.
         keys: How many concurrency keys.
-        completed: How many jobs were completed, once each, by queue.
+        completed: How many jobs were completed, once each, of each of these.
         most_of_a_key: The most that ran at once of any key but the big one; its limit.
         most_of_the_big_key: The same of the one with half of all jobs.
         seen_of_a_key: The most that was ever seen to hold a key at once.
         seen_of_the_big_key: The same of the big one.
         most_running: The most that ran at once where max_running is set; the limit.
+        most_of_a_kind: The same of a kind with max_running in two queues; its limit.
         beyond_rate: How many jobs more than burst + rate * t started, at the worst.
+        beyond_rate_of_a_kind: The same of a kind with a rate in two queues.
         keys_per_second: Jobs a second of the queue with keys.
         running_per_second: The same of the one with keys and max_running.
         rate_per_second: The same of the one with a rate; its rate.
@@ -120,13 +137,15 @@ class Account:
 
     jobs: int
     keys: int
-    completed: tuple[int, int, int]
+    completed: tuple[int, ...]
     most_of_a_key: tuple[int, int]
     most_of_the_big_key: tuple[int, int]
     seen_of_a_key: int
     seen_of_the_big_key: int
     most_running: tuple[int, int]
+    most_of_a_kind: tuple[int, int]
     beyond_rate: float
+    beyond_rate_of_a_kind: float
     keys_per_second: int
     running_per_second: int
     rate_per_second: tuple[int, int]
@@ -143,7 +162,8 @@ class Account:
             and self.seen_of_a_key <= self.most_of_a_key[1]
             and self.seen_of_the_big_key <= self.most_of_the_big_key[1]
             and self.most_running[0] <= self.most_running[1]
-            and self.beyond_rate < 0.01
+            and self.most_of_a_kind[0] <= self.most_of_a_kind[1]
+            and max(self.beyond_rate, self.beyond_rate_of_a_kind) < 0.01
         )
 
 
@@ -152,38 +172,56 @@ async def run(url: str, *, jobs: int, keys: int, seed: int = 1) -> Account:
     rate, burst = jobs / 10, max(1, jobs // 100)
     connection: Connection = await asyncpg.connect(url)
     try:
-        await connection.execute("truncate pgwake.queues, pgwake.concurrency_limits")
+        await connection.execute(
+            "truncate pgwake.queues, pgwake.concurrency_limits, pgwake.kinds"
+        )
         await connection.execute(POLICY, KEY_LIMIT, MAX_RUNNING, rate, burst)
         await connection.execute(LIMITS, BIG, BIG_LIMIT)
+        await connection.execute(KINDS, MAX_RUNNING, rate, burst)
 
         seconds, seen = {}, {}
         for name in ("keys", "running", "rate"):
             await connection.execute(INSERT, name, jobs, 0 if name == "rate" else keys)
             async with _sampler(url, name) as seen[name]:
-                seconds[name] = await _drain(url, name, seed)
-        most = {name: await _most(connection, name) for name in ("keys", "running")}
-        (running,) = await connection.fetch(MOST.format(key="0"), "running")
-        starts = [row[0].timestamp() for row in await connection.fetch(STARTS, "rate")]
+                seconds[name] = await _drain(url, [name], seed)
+        await connection.execute(INSERT_KINDS, jobs)
+        await _drain(url, KIND_QUEUES, seed)
+        most = {
+            name: await _most(connection, "concurrency_key", [name])
+            for name in ("keys", "running")
+        }
+        running = await _most(connection, "'all'", ["running"])
+        kinds = await _most(connection, "kind", KIND_QUEUES)
+        beyond = [
+            _beyond(await connection.fetch(STARTS, queues, kind), rate, burst)
+            for queues, kind in ((["rate"], "noop"), (KIND_QUEUES, "rated"))
+        ]
         shares = [
             await _share(url, connection, name, jobs // 2, seed)
             for name in ("fair", "unfair")
         ]
         completed = await connection.fetch(
             "select count(distinct id) from pgwake.jobs_finished"
-            " where queue = any ('{keys,running,rate}') group by queue"
+            " where queue not in ('fair', 'unfair') group by left(queue, 5)"
         )
     finally:
         await connection.close()
+    big = [most[name].pop(BIG) for name in most]
     return Account(
         jobs=jobs,
         keys=keys,
         completed=tuple(row[0] for row in completed),
-        most_of_a_key=(max(most["keys"][0], most["running"][0]), KEY_LIMIT),
-        most_of_the_big_key=(max(most["keys"][1], most["running"][1]), BIG_LIMIT),
+        most_of_a_key=(
+            max([*most["keys"].values(), *most["running"].values()]),
+            KEY_LIMIT,
+        ),
+        most_of_the_big_key=(max(big), BIG_LIMIT),
         seen_of_a_key=max(seen["keys"].key, seen["running"].key),
         seen_of_the_big_key=max(seen["keys"].big, seen["running"].big),
-        most_running=(max(running[1], seen["running"].running), MAX_RUNNING),
-        beyond_rate=_beyond(starts, rate, burst),
+        most_running=(max(running["all"], seen["running"].running), MAX_RUNNING),
+        most_of_a_kind=(kinds["few"], MAX_RUNNING),
+        beyond_rate=beyond[0],
+        beyond_rate_of_a_kind=beyond[1],
         keys_per_second=int(jobs / seconds["keys"]),
         running_per_second=int(jobs / seconds["running"]),
         rate_per_second=(int(jobs / seconds["rate"]), int(rate)),
@@ -192,15 +230,14 @@ async def run(url: str, *, jobs: int, keys: int, seed: int = 1) -> Account:
     )
 
 
-async def _most(connection: Connection, name: str) -> tuple[int, int]:
-    rows = await connection.fetch(MOST.format(key="concurrency_key"), name)
-    most = {row[0]: row[1] for row in rows}
-    big = most.pop(BIG)
-    return max(most.values()), big
+async def _most(connection: Connection, key: str, queues: list[str]) -> dict[str, int]:
+    rows = await connection.fetch(MOST.format(key=key), queues)
+    return {row[0]: row[1] for row in rows}
 
 
-def _beyond(starts: list[float], rate: float, burst: int) -> float:
+def _beyond(rows: list[asyncpg.Record], rate: float, burst: int) -> float:
     """By how many jobs the worst span of time has exceeded burst + rate * t."""
+    starts = [row[0].timestamp() for row in rows]
     worst, least = 0.0, float("inf")
     for place, at in enumerate(starts):
         least = min(least, place - rate * (at - starts[0]))
@@ -208,15 +245,17 @@ def _beyond(starts: list[float], rate: float, burst: int) -> float:
     return max(0.0, round(worst - burst, 3))
 
 
-async def _drain(url: str, name: str, seed: int) -> float:
+async def _drain(url: str, queues: list[str], seed: int) -> float:
     """Have all claimers work until nothing is left; how long it took."""
     connections = [await asyncpg.connect(url) for _ in range(CLAIMERS + 1)]
     began = time.monotonic()
     work = [
-        asyncio.create_task(_work(connection, name, random.Random(seed + n)))  # noqa: S311
-        for n, connection in enumerate(connections[1:])
+        asyncio.create_task(_work(connection, queue, random.Random(seed + n)))  # noqa: S311
+        for n, (connection, queue) in enumerate(
+            zip(connections[1:], itertools.cycle(queues), strict=False)
+        )
     ]
-    while await connections[0].fetchval(IS_LEFT, name):
+    while await connections[0].fetchval(IS_LEFT, queues):
         await asyncio.sleep(0.02)
         for task in work:
             if task.done():
@@ -286,7 +325,7 @@ async def _share(
 ) -> tuple[float, int]:
     await connection.execute(TENANTS, name, jobs, name == "fair")
     began = await connection.fetchval("select clock_timestamp()")
-    await _drain(url, name, seed)
+    await _drain(url, [name], seed)
     row = await connection.fetchrow(SHARE, name, began)
     assert row is not None
     return round(row[0], 3), row[1]

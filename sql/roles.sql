@@ -129,6 +129,7 @@ grant execute on function
   pgwake.claim_rows,
   pgwake.complete_job,
   pgwake.complete_jobs,
+  pgwake.count_retries,
   pgwake.declare_kinds,
   pgwake.diagnose,
   pgwake.diagnose_worker,

@@ -419,7 +419,8 @@ create table if not exists pgwake.counts (
   failed_rows     int,
   completed_rows  int,
   cancelled_rows  int,
-  finished_slot   smallint            -- of the last two
+  finished_slot   smallint,           -- of the last two
+  retried         int                 -- attempts that failed, and are not the last
 ) with (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
   autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0
@@ -450,6 +451,7 @@ create table if not exists pgwake.count_sums (
   failed_rows     bigint not null,
   completed_rows  bigint not null,
   cancelled_rows  bigint not null,
+  retried         bigint not null default 0,
 
   constraint count_sums_pkey primary key (fold, queue, at)
 ) with (
@@ -489,19 +491,19 @@ begin
   )
   select s.queue, s.at, s.enqueued, s.completed, s.failed, s.cancelled, s.queue_ms, s.execution_ms,
     s.live_rows, s.waiting_rows, s.running_rows, s.failed_rows, s.completed_rows, s.cancelled_rows,
-    null::smallint as finished_slot, null::tid as counts_tid
+    null::smallint as finished_slot, null::tid as counts_tid, s.retried
   from pgwake.count_sums as s
   where s.fold = (select fold.id from fold)
   union all
   select c.queue, c.at, c.enqueued, c.completed, c.failed, c.cancelled, c.queue_ms, c.execution_ms,
     c.live_rows, c.waiting_rows, c.running_rows, c.failed_rows, c.completed_rows, c.cancelled_rows,
-    c.finished_slot, c.ctid
+    c.finished_slot, c.ctid, c.retried
   from pgwake.counts as c
   where c.xid >= coalesce((select fold.next_xid from fold), '0')
   union all
   select c.queue, c.at, c.enqueued, c.completed, c.failed, c.cancelled, c.queue_ms, c.execution_ms,
     c.live_rows, c.waiting_rows, c.running_rows, c.failed_rows, c.completed_rows, c.cancelled_rows,
-    c.finished_slot, c.ctid
+    c.finished_slot, c.ctid, c.retried
   from pgwake.counts as c
   where c.xid = any ((select fold.open_xids from fold)::xid8[]) and c.xid < (select fold.next_xid from fold);
 end

@@ -3,7 +3,8 @@
 -- collation "C", one index tells which queues' jobs concern somebody when they end,
 -- queues can drop the payloads of completed jobs and refuse more than so many, jobs have
 -- steps and expire, a claimed job stays on its page, an owner's UPDATE is compared with
--- what was before, concurrency keys can have rates, and kinds limits.
+-- what was before, concurrency keys can have rates, and kinds limits, and retries are
+-- counted.
 do $migration$
 begin
   if current_setting('pgwake.installed_version')::int <> 1 then
@@ -11,7 +12,7 @@ begin
   end if;
   perform pgwake.lock_tables(
     'pgwake.jobs', 'pgwake.queues', 'pgwake.kinds', 'pgwake.concurrency_limits', 'pgwake.rechecks', 'pgwake.counts',
-    'pgwake.workers');
+    'pgwake.count_sums', 'pgwake.workers');
 
   alter table pgwake.rechecks replica identity full;
   alter table pgwake.counts replica identity full;
@@ -74,5 +75,33 @@ begin
       or rate_limit is not null;
   create index kinds_limits_idx on pgwake.kinds (name)
     where max_running is not null or rate_limit is not null;
+  alter table pgwake.counts add column retried int;
+  alter table pgwake.count_sums add column retried bigint not null default 0;
+  create or replace view pgwake.count_rows as
+  with fold as (
+    select f.id,
+      case when f.next_xid <= pg_snapshot_xmax(pg_current_snapshot()) then f.next_xid end as next_xid,
+      f.open_xids
+    from pgwake.count_folds as f
+    order by f.id desc
+    limit 1
+  )
+  select s.queue, s.at, s.enqueued, s.completed, s.failed, s.cancelled, s.queue_ms, s.execution_ms,
+    s.live_rows, s.waiting_rows, s.running_rows, s.failed_rows, s.completed_rows, s.cancelled_rows,
+    null::smallint as finished_slot, null::tid as counts_tid, s.retried
+  from pgwake.count_sums as s
+  where s.fold = (select fold.id from fold)
+  union all
+  select c.queue, c.at, c.enqueued, c.completed, c.failed, c.cancelled, c.queue_ms, c.execution_ms,
+    c.live_rows, c.waiting_rows, c.running_rows, c.failed_rows, c.completed_rows, c.cancelled_rows,
+    c.finished_slot, c.ctid, c.retried
+  from pgwake.counts as c
+  where c.xid >= coalesce((select fold.next_xid from fold), '0')
+  union all
+  select c.queue, c.at, c.enqueued, c.completed, c.failed, c.cancelled, c.queue_ms, c.execution_ms,
+    c.live_rows, c.waiting_rows, c.running_rows, c.failed_rows, c.completed_rows, c.cancelled_rows,
+    c.finished_slot, c.ctid, c.retried
+  from pgwake.counts as c
+  where c.xid = any ((select fold.open_xids from fold)::xid8[]) and c.xid < (select fold.next_xid from fold);
 end
 $migration$;

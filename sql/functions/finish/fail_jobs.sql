@@ -107,8 +107,8 @@ begin
     returning j.id, j.queue, j.kind, j.status, j.concurrency_key
   ),
   counted as (
-    insert into pgwake.counts (queue, at, running_rows, waiting_rows)
-    select r.queue, pgwake.now(), -count(*), nullif(count(*) filter (where r.status = 'waiting'), 0)
+    insert into pgwake.counts (queue, at, running_rows, waiting_rows, retried)
+    select r.queue, pgwake.now(), -count(*), nullif(count(*) filter (where r.status = 'waiting'), 0), count(*)
     from retried as r
     group by r.queue
   )

@@ -9,3 +9,4 @@
 \ir list_kinds.sql
 \ir oldest_snapshot_at.sql
 \ir get_metrics.sql
+\ir count_retries.sql

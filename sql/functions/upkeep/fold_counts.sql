@@ -63,23 +63,24 @@ begin
   every as (
     select t.queue, date_bin('30 seconds', t.at, '2000-01-01 00:00:00+00') as at, 1 as taken,
       t.enqueued, t.completed, t.failed, t.cancelled, t.queue_ms, t.execution_ms,
-      t.live_rows, t.waiting_rows, t.running_rows, t.failed_rows, t.completed_rows, t.cancelled_rows
+      t.live_rows, t.waiting_rows, t.running_rows, t.failed_rows, t.completed_rows, t.cancelled_rows, t.retried
     from taken as t
     union all
     select o.queue, o.at, case when o.at < v_old_at and o.at > '-infinity' then 1 end,
       o.enqueued, o.completed, o.failed, o.cancelled, o.queue_ms, o.execution_ms,
-      o.live_rows, o.waiting_rows, o.running_rows, o.failed_rows, o.completed_rows, o.cancelled_rows
+      o.live_rows, o.waiting_rows, o.running_rows, o.failed_rows, o.completed_rows, o.cancelled_rows, o.retried
     from old as o
   ),
   summed as (
     insert into pgwake.count_sums
       (fold, queue, at, enqueued, completed, failed, cancelled, queue_ms, execution_ms,
-       live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows)
+       live_rows, waiting_rows, running_rows, failed_rows, completed_rows, cancelled_rows, retried)
     select v_last + 1, e.queue, case when e.at < v_old_at then '-infinity' else e.at end,
       coalesce(sum(e.enqueued), 0), coalesce(sum(e.completed), 0), coalesce(sum(e.failed), 0),
       coalesce(sum(e.cancelled), 0), coalesce(sum(e.queue_ms), 0), coalesce(sum(e.execution_ms), 0),
       coalesce(sum(e.live_rows), 0), coalesce(sum(e.waiting_rows), 0), coalesce(sum(e.running_rows), 0),
-      coalesce(sum(e.failed_rows), 0), coalesce(sum(e.completed_rows), 0), coalesce(sum(e.cancelled_rows), 0)
+      coalesce(sum(e.failed_rows), 0), coalesce(sum(e.completed_rows), 0), coalesce(sum(e.cancelled_rows), 0),
+      coalesce(sum(e.retried), 0)
     from every as e
     group by 2, 3
   )

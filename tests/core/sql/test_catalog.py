@@ -56,6 +56,7 @@ SIGNATURES = {
     ),
     "complete_job": "job_id bigint, lease_id uuid, result jsonb -> void",
     "complete_jobs": "job_ids bigint[], lease_ids uuid[], results jsonb[] -> text[]",
+    "count_retries": "-> TABLE(queue text, retried_total bigint)",
     "declare_kinds": "kinds jsonb, version text, worker text -> integer",
     "diagnose": (
         "-> TABLE(check_name text, severity text, subject text, problem text, fix text,"

@@ -4,7 +4,16 @@ from typing import Any
 import pytest
 
 from support import OWNER, Connect, Connection
-from support.sql.helpers import Row, call, claim, insert, rows, set_clock, set_queue
+from support.sql.helpers import (
+    Row,
+    call,
+    claim,
+    insert,
+    pair,
+    rows,
+    set_clock,
+    set_queue,
+)
 
 MEANWHILE = timedelta(seconds=30)  # that a test may take
 
@@ -41,6 +50,17 @@ async def test_without_queues_there_is_only_the_row_of_the_database(
     assert of_database["worker_count"] == 0
     assert of_database["schedule_lag"] == timedelta(0)
     assert of_database["notification_queue_usage"] < 1
+
+
+async def test_attempts_that_are_to_be_retried_are_counted(db: Connection) -> None:
+    for queue, max_attempts in (("a", 3), ("a", 3), ("b", 1)):
+        await insert(db, queue=queue, max_attempts=max_attempts)
+        (held,) = await claim(db, 1, queue)
+        await call(db, "fail_job", **pair(held))
+    for _ in range(2):
+        retries = [tuple(row.values()) for row in await rows(db, "count_retries")]
+        assert sorted(retries) == [("a", 2), ("b", 0)]
+        await call(db, "fold_counts")
 
 
 async def test_a_queue_is_counted_as_in_its_statistics(db: Connection) -> None:

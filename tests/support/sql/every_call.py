@@ -20,7 +20,8 @@ get_steps now unwatch watch
 """)
 WORKER = PRODUCER | words("""
 allow_replace await_event await_job claim_batch claim_jobs claim_next_job claim_or_wait
-claim_rows complete_job complete_jobs declare_kinds diagnose diagnose_worker
+claim_rows complete_job complete_jobs count_retries declare_kinds diagnose
+diagnose_worker
 due_schedules explain_job extend_leases fail_job fail_jobs fire_schedule fire_schedules
 forget_worker get_adoption get_metrics get_parent_results is_live lease_outcome
 list_failed list_kinds list_schedules list_workers maintain mute next_run_at
@@ -298,6 +299,7 @@ def keep_up(life: EveryCall) -> None:
         (done,) = life.call(worker, "maintain", step=step)
         assert step in done
     assert len(life.call(worker, "get_metrics")) > 5
+    assert len(life.call(worker, "count_retries")) > 4
     life.call(worker, "diagnose")
     life.call(worker, "diagnose_worker")
     life.call(worker, "claim_rows", queue="nobody's", count=1)

@@ -376,7 +376,7 @@ def _show_limits(limits: Row, *, as_json: bool) -> None:
         say(f"key {one}: {value}")
     for one, value in key_rates.items():
         say(f"key {one}: {value} a second")
-    if limits["key_burst"] and not limits["key_rate"] and not key_rates:
+    if limits.get("key_burst") and not limits["key_rate"] and not key_rates:
         note("key_burst needs a rate, and no key of the queue has one: --key-rate")
 
 

@@ -17,9 +17,10 @@ class Point:
         pending: Jobs that were due.
         scheduled: Jobs that were not yet due: before the first attempt, or after one.
         running: Jobs that ran.
-        enqueued: Jobs enqueued since the installation; so are the next two.
+        enqueued: Jobs enqueued since the installation; so are the next three.
         completed: Jobs completed.
         failed: Jobs sent to the dead letters.
+        retried: Attempts that failed and were not the last.
         queue_ms: What the jobs of the last five minutes waited on average, in
             milliseconds from being due to being claimed; None if there were none.
         execution_ms: What they ran, likewise.
@@ -31,6 +32,7 @@ class Point:
     enqueued: int
     completed: int
     failed: int
+    retried: int
     queue_ms: float | None
     execution_ms: float | None
 
@@ -46,7 +48,7 @@ class History:
         self.samples: tuple[tuple[datetime, Mapping[str, Point]], ...] = ()
 
     def add(self, at: datetime, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add a sample: rows of get_queue_stats or get_metrics."""
+        """Add a sample: rows of get_metrics."""
         points = {
             row["queue"]: Point(
                 row["pending_count"],
@@ -55,6 +57,7 @@ class History:
                 row["enqueued_total"],
                 row["completed_total"],
                 row["failed_total"],
+                row["retried_total"],
                 row["avg_queue_time_ms"],
                 row["avg_execution_time_ms"],
             )

@@ -70,9 +70,11 @@ order by j.started_at
 limit $2
 """
 _GET_METRICS = """
-select m.*,
+select m.*, coalesce(r.retried_total, 0) as retried_total,
   extract(epoch from clock_timestamp() - statement_timestamp())::float8 as seconds
 from pgwake.get_metrics() as m
+left join pgwake.count_retries() as r on r.queue = m.queue
+order by m.queue nulls first
 """
 LIST_QUEUES = """
 select coalesce(q.name, s.queue) as name,
@@ -231,7 +233,7 @@ async def get_metrics(
     connection: Connection,
     timeout: float,  # noqa: ASYNC109, asyncpg cancels the statement on the server
 ) -> list[dict[str, Any]]:
-    """Return what get_metrics does, first a row without a queue.
+    """Return what get_metrics and count_retries do, first a row without a queue.
 
     Each row has in `seconds` how long the server took.
 

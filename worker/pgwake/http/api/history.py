@@ -25,6 +25,9 @@ class QueueHistory(ResponseModel):
     )
     completed: list[float | None]
     failed: list[float | None]
+    retried: list[float | None] = Field(
+        description="attempts that failed and were not the last"
+    )
     pending: list[int | None] = Field(description="jobs that were due")
     scheduled: list[int | None] = Field(description=NOT_DUE)
     running: list[int | None]
@@ -65,6 +68,7 @@ def drawn(history: History) -> str:
                 "enqueued": _rates(samples, name, "enqueued"),
                 "completed": _rates(samples, name, "completed"),
                 "failed": _rates(samples, name, "failed"),
+                "retried": _rates(samples, name, "retried"),
                 "pending": _values(samples, name, "pending"),
                 "scheduled": _values(samples, name, "scheduled"),
                 "running": _values(samples, name, "running"),

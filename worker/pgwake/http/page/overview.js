@@ -214,6 +214,7 @@ function makeTotals() {
 
 const CURVES = [
   ['completed', 'Jobs completed a second', rate],
+  ['retried', 'Attempts to be retried a second', rate],
   ['failed', 'Jobs failed for good a second', rate],
   ['scheduled', 'Jobs not yet due: scheduled, or to be retried', (value) => (value == null ? '' : count(value))],
 ];

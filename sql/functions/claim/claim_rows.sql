@@ -90,7 +90,9 @@ as $$
 #variable_conflict use_column
 declare
   v_ahead interval := pgwake.now() - now();  -- what the queue's clock is ahead of now()
-  v_now timestamptz := clock_timestamp() + v_ahead;  -- not now(): an end of this transaction may have admitted jobs
+  -- The statement that ends jobs before it claims has it so: later than what they have admitted.
+  v_now timestamptz := case current_setting('pgwake.claims_by_clock', true)
+    when 'on' then clock_timestamp() + v_ahead else pgwake.now() end;
   v_policy record;
   v_admitted record;
   v_ids bigint[];

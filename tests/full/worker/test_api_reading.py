@@ -84,7 +84,7 @@ async def test_history_tells_what_each_queue_was_like_and_how_fast_it_went() -> 
     empty: dict[str, Any] = dict.fromkeys(
         (
             *("pending_count", "scheduled_count", "running_count"),
-            *("failed_total", "completed_total"),
+            *("failed_total", "retried_total", "completed_total"),
         ),
         0,
     ) | dict.fromkeys(("avg_queue_time_ms", "avg_execution_time_ms"))

@@ -23,12 +23,15 @@ select c.id, c.lease_id, c.kind, c.payload, c.attempt, c.max_attempts,
 from {}
 """
 _CLAIM_ROWS = _CLAIM.format("", "pgwake.claim_rows($1, $2, $3, $4, $5, $6, $7) as c")
-# It asks for the outcomes, so the ends come first.
+# It asks for the outcomes, so the ends come first; and by the clock, so that it sees
+# what they have admitted.
 _END_AND_CLAIM = _CLAIM.format(
     ", e.outcomes",
     "pgwake.complete_jobs($8, $9, $10::text[]::jsonb[]) as e(outcomes)"
     " cross join lateral pgwake.claim_rows("
-    "case when e.outcomes is not null then $1 end, $2, $3, $4, $5, $6, $7) as c",
+    "case when e.outcomes is not null"
+    " and set_config('pgwake.claims_by_clock', 'on', true) = 'on' then $1 end,"
+    " $2, $3, $4, $5, $6, $7) as c",
 )
 _LEASES_OF = """
 select j.id, j.lease_id

@@ -275,7 +275,7 @@ def test_a_job_is_enqueued_by_a_form_made_of_its_kind_s_schema(
     # Without a schema the payload is JSON.
     visit.goto("#/jobs")
     page.get_by_role("link", name="Enqueue a job").click()
-    page.get_by_label("Kind").select_option("free")
+    page.get_by_role("combobox", name="Kind").select_option("free")
     page.get_by_label("A JSON object").fill('{"n": 1}')
     page.get_by_role("button", name="Enqueue").click()
     expect(page.get_by_role("heading", name="Job 3")).to_be_visible()

@@ -16,7 +16,7 @@ def test_a_schedule_is_added_run_now_paused_replaced_and_removed(
     page = visit.page
     page.get_by_role("link", name="Schedules").click()
     page.get_by_role("link", name="Add a schedule").click()
-    page.get_by_label("Kind").select_option("report")
+    page.get_by_role("combobox", name="Kind").select_option("report")
     page.get_by_label("Name").fill("nightly")
     for cron in ("at night", "30 2 * * *"):
         page.get_by_label("Cron: minute").fill(cron)

@@ -20,14 +20,15 @@ declare
   v_taken bigint[];
   v_job record;
 begin
-  select u.job_id, u.until into v_job
+  select u.unique_key, u.until into v_job
   from unnest(take_unique_periods.job_ids, take_unique_periods.unique_keys, take_unique_periods.untils)
     as u(job_id, unique_key, until)
   where u.unique_key is null or u.until not between '0001-01-02 00:00+00' and '9999-12-30 00:00+00'
   limit 1;
   if found then
     perform pgwake.raise_invalid(
-      format('unique_until is %s', v_job.until), 'Use a time in the years 1 to 9999, for a job with a unique_key.');
+      format('unique_until is %s%s', v_job.until, case when v_job.unique_key is null then ', without a unique_key' end),
+      'Use a time in the years 1 to 9999, for a job with a unique_key.');
   end if;
 
   with taken as (

@@ -86,6 +86,16 @@ async def test_ends_that_are_written_twice_are_told_as_the_first_time(
     assert second == first
 
 
+async def first_of_two(
+    connection: Connection, session: Session
+) -> tuple[Finisher, Attempt]:
+    """Claim the first of two jobs of a key, and have a finisher for it."""
+    for _ in range(2):
+        await insert(connection, concurrency_key="a")
+    finisher, (job,) = await claimed(session, 9)
+    return finisher, job
+
+
 class Claiming:
     """Claims that write ends; told to, the server closes a connection that has."""
 
@@ -107,9 +117,7 @@ class Claiming:
 async def test_the_statement_that_ends_a_job_starts_the_next_one_of_its_key(
     connection: Connection, session: Session
 ) -> None:
-    for _ in range(2):
-        await insert(connection, concurrency_key="a")
-    finisher, (job,) = await claimed(session, 9)
+    finisher, job = await first_of_two(connection, session)
     finisher.complete(job, "1")
     claim = await finisher.write_with(Claiming(session), "default")
 
@@ -121,9 +129,7 @@ async def test_the_statement_that_ends_a_job_starts_the_next_one_of_its_key(
 async def test_an_end_whose_claim_has_lost_its_answer_is_told_once(
     connection: Connection, session: Session
 ) -> None:
-    for _ in range(2):
-        await insert(connection, concurrency_key="a")
-    finisher, (job,) = await claimed(session, 9)
+    finisher, job = await first_of_two(connection, session)
     finisher.complete(job, "1")
     with capture_logs() as lines:
         claim = await finisher.write_with(Claiming(session, is_cut=True), "default")
@@ -138,9 +144,7 @@ async def test_an_end_whose_claim_has_lost_its_answer_is_told_once(
 async def test_an_end_that_is_refused_refuses_no_claim(
     connection: Connection, session: Session
 ) -> None:
-    for _ in range(2):
-        await insert(connection, concurrency_key="a")
-    finisher, (job,) = await claimed(session, 9)
+    finisher, job = await first_of_two(connection, session)
     finisher.complete(job, '"\\ud800"')  # no text that a database can store
     assert await finisher.write_with(Claiming(session), "default") is None
 

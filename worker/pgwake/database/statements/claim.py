@@ -94,16 +94,8 @@ async def claim_rows(
 ) -> Claim:
     """Claim up to count due jobs; see sql/functions/claim/claim_rows.sql.
 
-    Args:
-        connection: The session.
-        queue: As there; so are the next ones.
-        count: How many.
-        worker: For whom.
-        lease: For how long.
-        cursor: What the last claim answered.
-        suspects: Only suspects.
-        unknown_kinds: Left out.
-        ends: What complete_jobs takes: done before it, in the same transaction.
+    With ends, which are what complete_jobs takes, these are written first, in the same
+    transaction.
     """
     jobs = await connection.fetch(
         _END_AND_CLAIM if ends else _CLAIM_ROWS,

@@ -124,7 +124,7 @@ async def test_a_worker_waits_until_the_database_fits(
             await answers(port, "/readyz", 200)
 
     (said,) = [line for line in logs if line["log_level"] == "error"]
-    assert said["event"] == "schema mismatch"
+    assert said["event"] == "database not usable"
     assert all(words in said["problem"] for words in misfit.said)
 
 
@@ -163,7 +163,7 @@ async def test_what_does_not_fit_is_said_again_but_not_at_each_look(
     with capture_logs() as logs:
         async with supervised(database, 0):
             await wait_for(
-                lambda: sum(one["event"] == "schema mismatch" for one in logs) > 2
+                lambda: sum(one["event"] == "database not usable" for one in logs) > 2
             )
     assert monotonic() - begun > 0.6  # twice what lies between
 
@@ -258,7 +258,7 @@ async def test_the_command_waits_too_and_ends_well(
     process = await start_process(
         "-m", "pgwake", "run", database_url=database, processes=1
     )
-    await process.logged("schema mismatch", level="error")
+    await process.logged("database not usable", level="error")
     process.send(signal.SIGTERM)
     assert await process.exit_code() == 0
     assert len(process.children) == 1

@@ -136,7 +136,7 @@ async def test_a_worker_without_its_role_waits_and_says_which_it_needs(
         *("-m", "pgwake", "run", "--import=support.worker.handlers", "--http-port=0"),
         database_url=role_url("app_producer"),
     )
-    assert HINT in (await worker.logged("schema mismatch"))["problem"]
+    assert HINT in (await worker.logged("database not usable"))["problem"]
 
 
 async def test_what_a_command_may_not_do_is_told_with_the_roles_that_may(

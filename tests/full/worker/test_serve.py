@@ -99,7 +99,7 @@ async def test_it_starts_without_the_schema_and_gets_ready_when_it_comes(
     while obstacle == "the database does not answer":  # before the first look
         (obstacle,) = await answers(port, "/readyz", 503)
     assert obstacle.startswith("the database has no pgwake schema")
-    assert process.log("schema mismatch")
+    assert process.log("database not usable")
     assert (await pgwake("init", "--database-url", url)).code == 0
     assert await answers(port, "/readyz", 200) == []
 

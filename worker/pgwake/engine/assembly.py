@@ -20,7 +20,6 @@ from pgwake.engine.job_services import JobServices
 from pgwake.engine.lifeline.renewal import renewal_interval
 from pgwake.engine.lifeline.thread import Lifeline
 from pgwake.engine.mailbox import Mailbox
-from pgwake.engine.open_resources import OpenResources
 from pgwake.engine.poll import Poll
 from pgwake.engine.progress import ProgressReports
 from pgwake.engine.quarantine import Quarantine
@@ -31,6 +30,7 @@ from pgwake.engine.upkeep import Upkeep
 from pgwake.http.context import ApiContext
 from pgwake.http.events import EventFanout
 from pgwake.http.pool import Pool
+from pgwake.jobs.open_resources import OpenResources
 from pgwake.jobs.registry import Registry
 from pgwake.observe.database_fit import DatabaseFit
 from pgwake.observe.health import Health

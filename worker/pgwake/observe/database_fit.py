@@ -111,10 +111,10 @@ class DatabaseFit:
         if problem is None:
             self._is_first = False
             if self._said is not None:
-                log.info("schema matches")
+                log.info("database usable")
         elif problem != self._said or monotonic() >= self._say_at:
             self._say_at = monotonic() + SAY_SECONDS
-            log.error("schema mismatch", problem=problem)
+            log.error("database not usable", problem=problem)
         self._said = problem
 
 

@@ -19,7 +19,6 @@ from pgwake.engine.ends import End, Release, Telemetry
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.job_services import JobServices
-from pgwake.engine.open_resources import OpenResources
 from pgwake.engine.progress import ProgressReports
 from pgwake.engine.ready_jobs import ReadyJobs
 from pgwake.engine.scheduler import Scheduler
@@ -27,6 +26,7 @@ from pgwake.engine.step_recorder import StepRecorder
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.attempt import Attempt
 from pgwake.jobs.handler_errors import ReportedError
+from pgwake.jobs.open_resources import OpenResources
 from pgwake.jobs.outcomes import Outcome
 from pgwake.jobs.registry import Registry
 from pgwake.jobs.service import Isolation

@@ -15,12 +15,12 @@
 --          pgwake.steps           what live jobs have recorded; an ended job's are in its own row
 --          pgwake.waits           which live jobs wait for an event, or for another job
 --          pgwake.events          what has happened, for jobs that wait for it
---          pgwake.renewals        of leases whose job's row was locked at that moment
+--          pgwake.missed_renewals  of leases whose job's row was locked at that moment
 --          pgwake.rate_buckets    what is left of each queue's rate
 --          pgwake.key_buckets     what is used of concurrency keys' rates
 --          pgwake.kind_buckets    what is left of each kind's rate
 --          pgwake.unique_periods  unique keys that stay taken when their job has ended
---          pgwake.kind_queues     which queues wait for room of which kinds
+--          pgwake.kind_waiters    which queues wait for room of which kinds
 --          pgwake.schedules       recurring jobs, by cron or by an interval
 --          pgwake.workers         who works, for people to look at
 --          pgwake.upkeep_turns    which worker does the upkeep
@@ -57,7 +57,7 @@
 --
 -- Order    of locks: rows of jobs_live by id, then rows of the leaf a job moves to. Rows of unique_periods come
 --          after those of jobs, by kind and key. Sweep, renewal and give-back skip locked rows: whoever holds one is
---          ending it, or writes under its lease (see pgwake.renewals). Claims skip locked rows, of children and their parents too, and so
+--          ending it, or writes under its lease (see pgwake.missed_renewals). Claims skip locked rows, of children and their parents too, and so
 --          do ends when they admit what waits. So no two statements can deadlock.
 --          Advisory locks use the two-key form with 1885828971 ('pgwk') first: 0 install, 1 sweep, 2 fold, 3 retention,
 --          4 analyze, 5 recount, 6 keys, 7 children, 8 ids; 1885828973 ('pgwm'): 0 is held by who watches status events;
@@ -300,12 +300,12 @@ create table if not exists pgwake.dependencies (
 
 -- Renewals that found the job's row locked, by somebody who ends the job or writes under its lease: a sweep that finds
 -- the row free, and its lease over, does what they would have done.
-create table if not exists pgwake.renewals (
+create table if not exists pgwake.missed_renewals (
   job_id      bigint not null,
   lease_id    uuid not null,
   expires_at  timestamptz not null,
 
-  constraint renewals_pkey primary key (job_id)
+  constraint missed_renewals_pkey primary key (job_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- The token bucket of each queue with a rate_limit.
@@ -327,12 +327,12 @@ create table if not exists pgwake.kind_buckets (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- Which queues had jobs of a kind at its max_running, in the last minute or two: they are woken when one ends.
-create table if not exists pgwake.kind_queues (
+create table if not exists pgwake.kind_waiters (
   kind   text collate "C" not null,
   queue  text collate "C" not null,
   at     timestamptz not null,
 
-  constraint kind_queues_pkey primary key (kind, queue, at)
+  constraint kind_waiters_pkey primary key (kind, queue, at)
 );
 
 -- The token bucket of each concurrency key with a rate that is not full; see use_key_tokens.
@@ -920,11 +920,11 @@ comment on table pgwake.steps is 'What live jobs have recorded; see get_steps().
 comment on table pgwake.waits is 'Which live jobs wait for an event, or for another job.';
 comment on table pgwake.events is 'What has happened, for jobs that wait for it; see emit_event().';
 comment on table pgwake.schedules is 'Recurring jobs; see schedule().';
-comment on table pgwake.renewals is 'Renewals of leases whose job was locked at that moment; see sweep_expired_leases().';
+comment on table pgwake.missed_renewals is 'Renewals of leases whose job was locked at that moment; see sweep_expired_leases().';
 comment on table pgwake.rate_buckets is 'The token bucket of each queue with a rate limit.';
 comment on table pgwake.kind_buckets is 'The token bucket of each kind with a rate limit.';
 comment on table pgwake.unique_periods is 'Unique keys that stay taken until a time, whether their job has ended or not.';
-comment on table pgwake.kind_queues is 'Which queues wait for room of which kinds.';
+comment on table pgwake.kind_waiters is 'Which queues wait for room of which kinds.';
 comment on table pgwake.key_buckets is 'When the bucket of each concurrency key with a rate is full again.';
 comment on table pgwake.workers is 'Who works, for people to look at; nothing rests on it.';
 comment on table pgwake.upkeep_turns is 'Which worker does the upkeep, and when each step was last done; one row.';

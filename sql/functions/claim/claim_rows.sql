@@ -420,11 +420,11 @@ begin
     next_run_at := v_now;
   elsif v_full <> '{}' and cardinality(v_ids) < claim_rows.count then
     next_run_at := least(next_run_at, v_full_at);
-    insert into pgwake.kind_queues (kind, queue, at)
+    insert into pgwake.kind_waiters (kind, queue, at)
     select k.name, claim_rows.queue, clock_timestamp()
     from pgwake.kinds as k
     where k.name = any (v_full) and k.max_running > 0
-      and not exists (select from pgwake.kind_queues as w where w.kind = k.name and w.queue = claim_rows.queue);
+      and not exists (select from pgwake.kind_waiters as w where w.kind = k.name and w.queue = claim_rows.queue);
     if found then
       next_run_at := v_now;  -- an end just before has not seen this
     end if;

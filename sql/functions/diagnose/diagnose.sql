@@ -4,11 +4,12 @@
 -- what it is about; fix is a statement for psql, or a command, with its reason behind
 -- it as a comment; value is what was measured, in seconds where that is a time.
 --
--- Looks at what it is made of (diagnose_installation), at who pins dead rows (diagnose_pins),
--- at the server (diagnose_server), at notify and duty locks (diagnose_wake_locks) and
--- the others (diagnose_locks), at running jobs (diagnose_leases), at children (diagnose_children), at the ring
--- (diagnose_retention), and at queues, kinds and schedules (diagnose_queues): each says
--- its thresholds. At most ten rows a check, the worst.
+-- Looks at what it is made of (diagnose_installation), at who pins dead rows
+-- (diagnose_pins), at the server (diagnose_server), at notify and duty locks
+-- (diagnose_wake_locks) and the others (diagnose_limit_locks), at running jobs
+-- (diagnose_leases), at children (diagnose_children), at the ring (diagnose_retention),
+-- and at queues and kinds (diagnose_queues), schedules and policy: each says its
+-- thresholds. At most ten rows a check, the worst.
 --
 -- Reads only, so it answers on a standby too, and never scans jobs: tests/EVIDENCE.md says
 -- what it costs. What the owner of pgwake may not see of other roles' sessions is a
@@ -29,11 +30,13 @@ begin
     union all select * from pgwake.diagnose_pins()
     union all select * from pgwake.diagnose_server()
     union all select * from pgwake.diagnose_wake_locks()
-    union all select * from pgwake.diagnose_locks()
+    union all select * from pgwake.diagnose_limit_locks()
     union all select * from pgwake.diagnose_leases()
     union all select * from pgwake.diagnose_children()
     union all select * from pgwake.diagnose_retention()
     union all select * from pgwake.diagnose_queues()
+    union all select * from pgwake.diagnose_schedules()
+    union all select * from pgwake.diagnose_policy()
   ) as f
   order by array_position(array['error', 'warning', 'notice'], f.severity), f.check_name, f.subject;
 end

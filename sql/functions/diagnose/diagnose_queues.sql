@@ -1,4 +1,4 @@
--- For diagnose: jobs that nobody will run, and policy that can't be meant.
+-- For diagnose: jobs that nobody will run.
 --
 -- queue_without_worker  error    a job is due for a minute, and no live worker has its
 --                                queue, which is not paused
@@ -11,9 +11,6 @@
 -- kind_without_worker   warning  given back within the hour, or the first of its queue and
 --                                priority for a minute; no live worker handles it
 -- kind_bounces          notice   given back within ten minutes; some worker handles it
--- schedule_late         error    its tick is due for a minute
--- schedule_problem      warning  its tick could not be fired
--- policy                warning  values of a queue or a kind that don't go together
 -- dead_letters          notice   more than 10,000 of a queue are kept
 --
 -- Who works is known from report_worker_slots. At most a hundred queues are looked at whether
@@ -166,64 +163,9 @@ begin
   ) as k
   order by k.severity desc, k.bounced_at desc
   limit 10;
-
-  return query
-  select case when s.problem is null then 'schedule_late' else 'schedule_problem' end,
-    case when s.problem is null then 'error' else 'warning' end, s.name,
-    case when s.problem is null
-      then format('a tick of the schedule %s has been due for %s', pgwake.say_name(s.name),
-        date_trunc('second', v_now - d.due_at))
-      else format('the schedule %s can''t be fired: %s', pgwake.say_name(s.name), pgwake.say_name(s.problem)) end,
-    case when s.problem is null
-      then 'select * from pgwake.list_workers() where is_live;  -- each of them fires what is due: is there one?'
-      else format('select * from pgwake.list_schedules() where name = %L;  -- then mend it: pgwake.schedule()', s.name)
-    end,
-    extract(epoch from v_now - d.due_at)::double precision
-  from pgwake.schedules as s
-  cross join lateral (select coalesce(s.next_at, greatest(s.updated_at, s.starts_at)) as due_at) as d
-  where not s.is_paused and (s.problem is not null or d.due_at < v_now - interval '1 minute')
-  order by s.problem is null desc, d.due_at
-  limit 10;
-
-  return query
-  select 'policy', 'warning', f.name, format('the %s %s: %s', f.what, pgwake.say_name(f.name), f.problem),
-    format('update pgwake.%ss set %s where name = %L;', f.what, f.change, f.name), null::double precision
-  from (
-    select 'queue' as what, q.name, p.problem, p.change
-    from pgwake.queues as q
-    cross join lateral (
-      values
-        (q.lease < interval '10 seconds', 'one slow renewal loses a lease of under 10 s', 'lease = null'),
-        (coalesce(q.backoff_base, interval '1 second') > coalesce(q.backoff_cap, interval '1 hour'),
-         'backoff_base is above backoff_cap, so all retries wait for the cap', 'backoff_base = backoff_cap'),
-        (q.keep_order and q.key_limit > 1, 'keep_order needs a key_limit of 1', 'key_limit = 1'),
-        (q.key_limit > q.max_running, 'key_limit is above max_running, and never reached', 'key_limit = max_running'),
-        (q.key_rate > q.rate_limit, 'key_rate is above rate_limit, and never reached', 'key_rate = rate_limit'),
-        (q.key_burst is not null and q.key_rate is null and not exists (
-           select from pgwake.concurrency_limits as c where c.queue = q.name and c.rate_limit is not null),
-         'key_burst is for keys with a rate, and none has one: set key_rate', 'key_burst = null')
-    ) as p(is_so, problem, change)
-    where p.is_so
-    union all
-    select 'kind', k.name, p.problem, p.change
-    from pgwake.kinds as k
-    cross join lateral (
-      values
-        (k.lease < interval '10 seconds', 'one slow renewal loses a lease of under 10 s', 'lease = null'),
-        (coalesce(k.backoff_base, k.declared_backoff_base) > coalesce(k.backoff_cap, k.declared_backoff_cap),
-         'backoff_base is above backoff_cap, so all retries wait for the cap',
-         'backoff_base = coalesce(backoff_cap, declared_backoff_cap)'),
-        (k.check_payload and k.declared_schema is null,
-         'its payloads are to be checked, and no worker has declared what they are', 'check_payload = false'),
-        (k.max_running = 0, 'max_running is 0, so none of its jobs is started', 'max_running = null')
-    ) as p(is_so, problem, change)
-    where p.is_so
-  ) as f
-  order by f.what, f.name
-  limit 10;
 end
 $$;
 
 comment on function pgwake.diagnose_queues is
-  'Internal: for diagnose, jobs that nobody will run, and policy that can''t be meant.';
+  'Internal: for diagnose, jobs that nobody will run.';
 revoke all on function pgwake.diagnose_queues from public;

@@ -3,10 +3,12 @@
 \ir diagnose_pins.sql
 \ir diagnose_server.sql
 \ir diagnose_wake_locks.sql
-\ir diagnose_locks.sql
+\ir diagnose_limit_locks.sql
 \ir diagnose_leases.sql
 \ir diagnose_children.sql
 \ir diagnose_retention.sql
 \ir diagnose_queues.sql
+\ir diagnose_schedules.sql
+\ir diagnose_policy.sql
 \ir diagnose.sql
 \ir diagnose_worker.sql

@@ -76,11 +76,11 @@ begin
   end if;
 
   if v_has_periods is not true then
-    return pgwake.add_keyed_jobs(enqueue_many.jobs);
+    return pgwake.add_unique_jobs(enqueue_many.jobs);
   end if;
   for v_try in 1..10 loop
     begin
-      v_ids := pgwake.add_keyed_jobs(enqueue_many.jobs);
+      v_ids := pgwake.add_unique_jobs(enqueue_many.jobs);
       exit;
     exception when sqlstate 'PW005' then
       -- Taken since our snapshot, by a job that has ended by now: the next one sees it.

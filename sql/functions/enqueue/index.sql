@@ -5,5 +5,5 @@
 \ir given_jobs.sql
 \ir raise_unique_period.sql
 \ir take_unique_periods.sql
-\ir add_keyed_jobs.sql
+\ir add_unique_jobs.sql
 \ir enqueue_many.sql

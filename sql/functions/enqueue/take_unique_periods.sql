@@ -1,6 +1,6 @@
 -- Has the unique keys of jobs that have just come stay taken until their times
 -- (unique_until), whether the jobs have ended or not. Parallel arrays, of one job each;
--- no key is named twice. Internal: for after_insert_jobs and add_keyed_jobs, all jobs of
+-- no key is named twice. Internal: for after_insert_jobs and add_unique_jobs, all jobs of
 -- a statement at once.
 --
 -- Raises PW005 if another job has one of them, with that job's id in the detail and the

@@ -44,7 +44,7 @@ begin
   end if;
 
   if job.has_parents_left then
-    v_lines := v_lines || coalesce(pgwake.explain_answer(job.id), pgwake.explain_parents(job));
+    v_lines := v_lines || coalesce(pgwake.explain_awaited(job.id), pgwake.explain_parents(job));
   elsif job.status = 'waiting' then
     v_lines := v_lines || pgwake.explain_key(job);
   else

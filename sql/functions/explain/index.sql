@@ -5,7 +5,7 @@
 \ir say_jobs.sql
 \ir explain_key.sql
 \ir explain_parents.sql
-\ir explain_answer.sql
+\ir explain_awaited.sql
 \ir explain_limits.sql
 \ir explain_kind.sql
 \ir explain_workers.sql

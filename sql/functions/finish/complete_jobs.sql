@@ -90,7 +90,7 @@ begin
       array_agg(
         row(k.id, k.queue, k.kind, 'running', 'completed', k.concurrency_key, k.has_children, k.webhook)::pgwake.ended_job)
         filter (where k.concurrency_key is not null or k.has_children or k.webhook is not null
-          or k.kind = any (array(select w.kind from pgwake.kind_queues as w)) or (
+          or k.kind = any (array(select w.kind from pgwake.kind_waiters as w)) or (
           select pgwake.is_watched() or s.has_hearers from special as s))
     into v_done, v_told
     from kept as k;

@@ -102,7 +102,7 @@ begin
     select array_agg(
       row(t.id, t.queue, t.kind, t.old_status, t.new_status, t.concurrency_key, t.has_children, t.webhook)::pgwake.ended_job)
       filter (where t.concurrency_key is not null or t.has_children or t.webhook is not null
-        or t.kind = any (array(select w.kind from pgwake.kind_queues as w)) or (
+        or t.kind = any (array(select w.kind from pgwake.kind_waiters as w)) or (
         select pgwake.is_watched() or exists (
           select from pgwake.queues as q
           where q.max_running is not null or q.webhook is not null or q.status_events <> 'watched')))

@@ -5,7 +5,7 @@
 -- too; stop the job and fail_job it), lease_lost or no_such_job. A row that somebody
 -- has locked is being ended, or is written under its lease: it is left alone, and counts
 -- as extended while its lease is this one; if it goes on after that, it is extended by the
--- sweep: see pgwake.renewals. Never shortens a lease. Never raises for one job; PW003
+-- sweep: see pgwake.missed_renewals. Never shortens a lease. Never raises for one job; PW003
 -- for arrays that don't pair up. Locks in id order, skips locked rows; rides
 -- jobs_live_pkey.
 create or replace function pgwake.extend_leases(
@@ -34,14 +34,14 @@ begin
     from (select distinct j.queue, j.kind from pgwake.jobs_live as j where j.id = any (extend_leases.job_ids)) as k
   ),
   noted as (
-    insert into pgwake.renewals as r (job_id, lease_id, expires_at)
+    insert into pgwake.missed_renewals as r (job_id, lease_id, expires_at)
     select j.id, j.lease_id, v_now + l.lease
     from unnest(extend_leases.job_ids, extend_leases.lease_ids) as u(id, lease_id)
     join pgwake.jobs_live as j on j.id = u.id and j.lease_id = u.lease_id
     join leases as l on l.queue = j.queue and l.kind = j.kind
     where cardinality(v_locked) < cardinality(extend_leases.job_ids) and u.id <> all (v_locked)
     order by j.id
-    on conflict on constraint renewals_pkey do update
+    on conflict on constraint missed_renewals_pkey do update
     set lease_id = excluded.lease_id, expires_at = excluded.expires_at
   )
   update pgwake.jobs_live as j

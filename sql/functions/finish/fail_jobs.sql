@@ -149,7 +149,7 @@ begin
   end if;
   return array(
     select coalesce(
-      d.outcome, pgwake.failed_outcome(u.id, u.lease_id, coalesce(u.reason, 'failed'), u.message, u.traceback))
+      d.outcome, pgwake.repeated_outcome(u.id, u.lease_id, coalesce(u.reason, 'failed'), u.message, u.traceback))
     from unnest(
       fail_jobs.job_ids, fail_jobs.lease_ids, fail_jobs.reasons, fail_jobs.errors, fail_jobs.tracebacks)
       with ordinality as u(id, lease_id, reason, message, traceback, place)

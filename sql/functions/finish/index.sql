@@ -2,7 +2,7 @@
 \ir append_error.sql
 \ir check_batch_arguments.sql
 \ir lease_outcome.sql
-\ir failed_outcome.sql
+\ir repeated_outcome.sql
 \ir raise_outcome.sql
 \ir status_after_attempt.sql
 \ir error_fingerprint.sql

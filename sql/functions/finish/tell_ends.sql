@@ -4,7 +4,7 @@
 -- what ended was running, and announces. Internal.
 --
 -- Callers leave out jobs that concern nobody: without key, children and webhook, of a kind
--- that no queue waits for (kind_queues), while nobody watches and no queue
+-- that no queue waits for (kind_waiters), while nobody watches and no queue
 -- (queues_ends_idx) has max_running, a webhook or status events of its own.
 create or replace function pgwake.tell_ends(jobs pgwake.ended_job[])
 returns void
@@ -35,7 +35,7 @@ begin
     array_agg(e.queue) filter (where e.old_status = 'running' and e.queue = any (array(
       select q.name from pgwake.queues as q where q.max_running is not null))),
     array_agg(e.kind) filter (where e.old_status = 'running' and e.kind = any (array(
-      select w.kind from pgwake.kind_queues as w))),
+      select w.kind from pgwake.kind_waiters as w))),
     array_agg(pgwake.status_event(e.id, e.queue, e.kind, e.old_status, e.new_status))
       filter (where pgwake.is_announced(e.queue, v_audience))
   into v_queues, v_keys, v_completed_parents, v_other_parents, v_hooked, v_limited, v_kinds, v_events
@@ -57,7 +57,7 @@ begin
     from (
       select u.queue from unnest(v_limited) as u(queue)
       union
-      select w.queue from pgwake.kind_queues as w where w.kind = any (v_kinds)
+      select w.queue from pgwake.kind_waiters as w where w.kind = any (v_kinds)
     ) as l;
   end if;
   if v_events is not null then

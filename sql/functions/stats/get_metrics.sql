@@ -9,6 +9,8 @@
 -- else in it is null. The other rows have null in the first three of these. Their
 -- worker_count is of those that report the queue, the rest is as get_queue_stats has it.
 --
+-- Its columns stay: a further figure has a function of its own, as count_retries().
+--
 -- To be cheap, it divides pending jobs less exactly than get_queue_stats into those that
 -- are due and those that are not: where a queue has more than 2,000 of each, a number
 -- that is shared by the queues, down to 20, the sum is exact and the division is that of

@@ -1,4 +1,5 @@
--- Removes events that have expired and that no live job waits for. Internal: for
+-- Removes events that have expired (see emit_event on how long they are kept) and that no
+-- live job waits for. Internal: for
 -- maintain('retention'). Returns how many. Rides events_expires_at_idx and
 -- waits_event_idx.
 create or replace function pgwake.forget_events(max_events int default 5000)

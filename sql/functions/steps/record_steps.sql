@@ -1,5 +1,6 @@
 -- Records that steps of running jobs are done: parallel arrays of ids, lease ids, names
--- (1 to 512 bytes) and, if wanted, results (at most 1 MiB each). A job may come several
+-- (1 to 512 bytes) and, if wanted, results (at most 1 MiB each: the domain
+-- pgwake.job_result). A job may come several
 -- times, with different names. What runs a job again finds them by get_steps, or in the
 -- options of its claim.
 --

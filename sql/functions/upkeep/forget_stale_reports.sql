@@ -15,9 +15,9 @@ declare
   v_renewal_count int;
   v_queue_count int;
 begin
-  delete from pgwake.renewals as r
+  delete from pgwake.missed_renewals as r
   where r.ctid = any (array(
-    select s.ctid from pgwake.renewals as s where s.expires_at < pgwake.now() for update skip locked));
+    select s.ctid from pgwake.missed_renewals as s where s.expires_at < pgwake.now() for update skip locked));
   get diagnostics v_renewal_count = row_count;
   delete from pgwake.workers as w
   where w.ctid = any (array(
@@ -37,9 +37,9 @@ begin
   where b.ctid = any (array(
     select s.ctid from pgwake.key_buckets as s where s.full_at <= pgwake.now() for update skip locked));
   get diagnostics v_bucket_count = row_count;
-  delete from pgwake.kind_queues as w
+  delete from pgwake.kind_waiters as w
   where w.ctid = any (array(
-    select s.ctid from pgwake.kind_queues as s
+    select s.ctid from pgwake.kind_waiters as s
     where s.at < clock_timestamp() - interval '1 minute'
     for update skip locked));
   get diagnostics v_queue_count = row_count;

@@ -6,7 +6,7 @@
 -- cancelled by that. A job that can't be moved (a user's trigger raises) is left, with a
 -- warning, and does not stop the others; see try_crash_jobs. Skips locked rows: one that
 -- is being ended can't be revived. A job that was renewed while somebody had it locked is
--- kept: see pgwake.renewals. Rides jobs_lease_idx, queue by queue and worker by
+-- kept: see pgwake.missed_renewals. Rides jobs_lease_idx, queue by queue and worker by
 -- worker, those first whose lease ran out first: in order of id it would read them all.
 --
 -- Under an old snapshot it wades through an entry for every job that was claimed since.
@@ -71,7 +71,7 @@ begin
       with kept as (
         update pgwake.jobs_live as j
         set lease_expires_at = r.expires_at
-        from pgwake.renewals as r
+        from pgwake.missed_renewals as r
         where j.id = any (v_ids) and r.job_id = j.id and r.lease_id = j.lease_id and r.expires_at >= v_now
         returning j.id
       )

@@ -157,7 +157,7 @@ async def test_a_renewal_that_finds_the_row_locked_counts_when_it_is_free(
     (again,) = await claim(db)  # what was noted holds for the lease before alone
     assert await sweep(db, "20 minutes") == 1
     await rows(db, "maintain", step="retention")
-    assert await db.fetchval("select count(*) from pgwake.renewals") == 0
+    assert await db.fetchval("select count(*) from pgwake.missed_renewals") == 0
     assert await extend(db, held) == await extend(db, again) == ["lease_lost"]
 
 

@@ -216,9 +216,9 @@ async def test_upkeep_keeps_limits_and_forgets_who_has_waited(db: Connection) ->
     await claim(db)
     await claim(db)
     for age, left in (("0 s", 1), ("61 s", 0)):
-        await db.execute(f"update pgwake.kind_queues set at = at - interval '{age}'")
+        await db.execute(f"update pgwake.kind_waiters set at = at - interval '{age}'")
         await call(db, "maintain", step="retention")
-        assert await db.fetchval("select count(*) from pgwake.kind_queues") == left
+        assert await db.fetchval("select count(*) from pgwake.kind_waiters") == left
     assert await db.fetchval("select max_running from pgwake.kinds") == 1
 
 

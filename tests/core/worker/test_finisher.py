@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from pgwake.database.connection import Connection as Driver
 from pgwake.database.session import Session
 from pgwake.database.statements.claim import Claim, claim_rows
-from pgwake.engine.ends import Telemetry
+from pgwake.engine.ends import EndReporter
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.progress import ProgressReports
@@ -42,7 +42,7 @@ async def running(
 
 async def claimed(session: Session, count: int) -> tuple[Finisher, list[Attempt]]:
     claim = await session.call(lambda c: claim_rows(c, "default", count, "w1", None))
-    telemetry = Telemetry(Metrics([]), JobLog(0))
+    telemetry = EndReporter(Metrics([]), JobLog(0))
     finisher = Finisher(session, HeldJobs(), telemetry, ProgressReports(session))
     return finisher, Attempt.from_claim(claim, monotonic())
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pgwake.cli.tables import progress_cell
+from pgwake.cli.shared.tables import progress_cell
 from support import Connection
 from support.sql.helpers import running
 from support.worker.processes import Pgwake

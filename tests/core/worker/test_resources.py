@@ -168,7 +168,7 @@ def test_what_only_processes_need_is_not_opened_in_the_worker() -> None:
     resources = (shared.model, shared.plain_hook, shared.pool, shared.hook)
     registry = with_handler(shared.run_apart.function, *resources, process=True)
     assert opened(registry) == ["plain_hook", "pool", "hook"]
-    located = [one.name for one in registry.process_parts.resources]
+    located = [one.name for one in registry.child_parts.resources]
     assert located == ["model", "plain_hook"]
     registry.check()
 

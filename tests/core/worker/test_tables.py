@@ -4,7 +4,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from pgwake.cli.tables import FittingTable, Row
+from pgwake.cli.shared.tables import FittingTable, Row
 
 ROWS: list[Row] = [
     {"name": "a", "count": 5},

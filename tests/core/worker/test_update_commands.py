@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime
 
-from pgwake.cli import batches
+from pgwake.cli.shared import batches
 from support import Connection
 from support.sql.helpers import claim, insert, job, job_in, running
 from support.worker.processes import Answer, Pgwake

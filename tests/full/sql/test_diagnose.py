@@ -756,17 +756,17 @@ async def test_a_lock_that_a_stranger_holds_is_found(
     await set_queue(db, "limited", max_running=1)
     lock = "select pg_advisory_lock(1885828975, hashtext('limited'))"
     await other.execute(lock)
-    row = await finding(db, "lock_held", group="diagnose_locks")
+    row = await finding(db, "lock_held", group="diagnose_limit_locks")
     assert row["subject"] == 'the queue "limited"'
     assert f"session {other.get_server_pid()}" in row["problem"]
     await other.execute("select pg_advisory_unlock_all()")
-    assert await is_gone(db, group="diagnose_locks")
+    assert await is_gone(db, group="diagnose_limit_locks")
 
     async with other.transaction():
         await other.execute("select pg_advisory_xact_lock(1885828971, 1)")
-        assert await is_gone(db, group="diagnose_locks")  # a step takes its time
+        assert await is_gone(db, group="diagnose_limit_locks")  # a step takes its time
         row = await finding(
-            db, "lock_held", group="diagnose_locks", warn_after=timedelta(0)
+            db, "lock_held", group="diagnose_limit_locks", warn_after=timedelta(0)
         )
         assert row["subject"] == "the upkeep step sweep"
 

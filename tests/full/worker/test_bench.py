@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from pgwake.cli import main as cli
-from pgwake.cli.bench import history
+from pgwake.cli.bench import results
 from pgwake.cli.bench.command import compare
-from pgwake.cli.bench.history import BenchRun, verdict
+from pgwake.cli.bench.results import BenchRun, verdict
 from pgwake.database.statements.install import get_adoption
 from pgwake.errors import InvalidArgumentError, PgwakeError
 from support import PATIENCE, Connection, wait_for
@@ -54,14 +54,14 @@ async def test_it_shows_every_figure_compares_and_leaves_nothing(
     before = await census(connection)
     identity = (await get_adoption(connection)).present_identity
     last = record(1, database=identity, jobs=100)
-    history.write(last.path, last)
+    results.write(last.path, last)
 
     shown = await pgwake(*SMALL, "--json", "run.json", XDG_STATE_HOME=str(tmp_path))
     assert (shown.code, shown.errors) == (0, ""), shown
     assert "queue pgwake_bench" in shown.output
     assert "ratio" in shown.output
     assert "last: " in shown.output
-    run = history.read(tmp_path / "run.json")
+    run = results.read(tmp_path / "run.json")
     assert run.figures.keys() >= FIGURES
     for name, (value,) in run.figures.items():
         # The server's CPU is counted in hundredths of a second.
@@ -69,7 +69,7 @@ async def test_it_shows_every_figure_compares_and_leaves_nothing(
         assert name.replace("_", " ") in shown.output
     # The next is compared with this one.
     assert last.path.is_relative_to(state)
-    assert history.read(last.path) == run
+    assert results.read(last.path) == run
     assert await census(connection) == before
 
 
@@ -144,7 +144,7 @@ def test_the_last_run_is_that_of_the_same_database_and_size(
     compare(record(5), None)
     output = capfd.readouterr().out
     assert "2.50" in output, "of 5 and 2"
-    assert history.read(record(0).path) == record(5)
+    assert results.read(record(0).path) == record(5)
     assert record(0).path.is_relative_to(state)
 
 
@@ -165,10 +165,10 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     for text in (b"\x89PNG\n", b'{"figures": {"commit_ms": [NaN]}}', b"{"):
         path.write_bytes(text)
         with pytest.raises(InvalidArgumentError, match="no run of pgwake bench"):
-            history.read(path)
+            results.read(path)
     for wrong in (tmp_path, path / "run.json"):
         with pytest.raises(PgwakeError, match=r"directory|exists"):
-            history.write(wrong, record(1))
+            results.write(wrong, record(1))
 
 
 @pytest.mark.usefixtures("state")
@@ -188,4 +188,4 @@ def test_a_last_run_that_can_not_be_used_is_told_and_no_more(
     output, errors = capfd.readouterr()
     assert "no run of pgwake bench" in output
     assert not errors
-    assert history.read(path) == record(1)
+    assert results.read(path) == record(1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pgwake.cli import batches as cli_bulk
+from pgwake.cli.shared import batches as cli_bulk
 from support import Connection
 from support.worker.processes import Answer, Pgwake
 from support.worker.terminals import at_terminal

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from pgwake import Job, Registry, Retry
-from pgwake.jobs.handler_errors import ReportedError
+from pgwake.jobs.error_reports import ReportedError
 from pgwake.jobs.middleware import Middleware
 from support import Connection, wait_for
 from support.sql.helpers import insert

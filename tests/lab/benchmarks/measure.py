@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import asyncpg
 from rich.console import Console
 
-from pgwake.cli.bench.history import number
 from pgwake.cli.bench.measure import Figures
+from pgwake.cli.bench.results import number
 from pgwake.database.connection import Connection
 
 Measure: TypeAlias = Callable[[], Awaitable[Figures]]

@@ -12,9 +12,9 @@ from typing import Any
 
 import asyncpg
 
-from pgwake.cli.bench.history import number
 from pgwake.cli.bench.measure import Figures
-from pgwake.cli.output import say, show
+from pgwake.cli.bench.results import number
+from pgwake.cli.shared.output import say, show
 
 from .measure import Run
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from pgwake.cli.options import setting
-from pgwake.cli.output import (
+from pgwake.cli.shared.options import setting
+from pgwake.cli.shared.output import (
     DryRun,
     Json,
     Url,
@@ -17,7 +17,7 @@ from pgwake.cli.output import (
     say,
     show,
 )
-from pgwake.cli.tables import Row
+from pgwake.cli.shared.tables import Row
 from pgwake.database.connection import Connection
 from pgwake.database.statements import schedules
 from pgwake.database.statements.install import Adoption, get_adoption

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import asyncpg
 import typer
 
-from pgwake.cli.batches import (
+from pgwake.cli.shared.batches import (
     BATCH,
     Counts,
     Ids,
@@ -20,7 +20,7 @@ from pgwake.cli.batches import (
     said,
     told_if_stopped,
 )
-from pgwake.cli.output import (
+from pgwake.cli.shared.output import (
     ConcurrencyKey,
     DryRun,
     Json,
@@ -43,7 +43,7 @@ from pgwake.cli.output import (
     show,
     wrong_usage,
 )
-from pgwake.cli.tables import Row, cut_short
+from pgwake.cli.shared.tables import Row, cut_short
 from pgwake.database.connection import Connection
 from pgwake.database.statements import operate, produce
 from pgwake.database.statements.operate import (

@@ -7,8 +7,8 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from pgwake.cli.output import Json, Url, console, print_json
-from pgwake.cli.tables import printable
+from pgwake.cli.shared.output import Json, Url, console, print_json
+from pgwake.cli.shared.tables import printable
 from pgwake.doctor.examine import Examination
 from pgwake.finding import SEVERITIES, Finding, Severity
 from pgwake.settings import Settings

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pgwake.cli import adopt
-from pgwake.cli.output import Url, note
+from pgwake.cli.shared.output import Url, note
 from pgwake.database import install
 from pgwake.settings import Settings
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pgwake.cli.options import takes_job_options
-from pgwake.cli.output import (
+from pgwake.cli.shared.options import takes_job_options
+from pgwake.cli.shared.output import (
     Before,
     ConcurrencyKey,
     JobId,
@@ -31,7 +31,7 @@ from pgwake.cli.output import (
     show,
     show_jobs,
 )
-from pgwake.cli.tables import Row
+from pgwake.cli.shared.tables import Row
 from pgwake.database.connection import Connection
 from pgwake.database.statements import produce, stats
 from pgwake.database.statements.claim import next_run_at

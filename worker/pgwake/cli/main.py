@@ -45,8 +45,8 @@ COMMANDS: Mapping[str, tuple[str, str | None]] = {
     "pause": ("queues:pause", QUEUES),
     "resume": ("queues:resume", QUEUES),
     "drain": ("queues:drain", QUEUES),
-    "limit": ("queues:limit", QUEUES),
-    "limit-kind": ("queues:limit_kind", QUEUES),
+    "limit": ("limits:limit", QUEUES),
+    "limit-kind": ("limits:limit_kind", QUEUES),
     "payloads": ("queues:payloads", QUEUES),
     "workers": ("workers:workers", QUEUES),
     "kinds": ("workers:kinds", QUEUES),
@@ -62,7 +62,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:  # noqa: BLE001, raised again where it is none of ours
-        from pgwake.cli.output import fail_for  # noqa: PLC0415, as the commands
+        from pgwake.cli.shared.output import fail_for  # noqa: PLC0415, as the commands
 
         fail_for(error)
 

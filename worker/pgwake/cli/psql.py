@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import typer
 
-from pgwake.cli.output import Url
+from pgwake.cli.shared.output import Url
 from pgwake.database.url import split_url
 from pgwake.errors import PgwakeError
 from pgwake.settings import Settings

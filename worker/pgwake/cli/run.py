@@ -3,8 +3,8 @@
 import sys
 from typing import Annotated, Any
 
-from pgwake.cli.options import LogFormat, LogLevel, setting, takes
-from pgwake.cli.output import Url
+from pgwake.cli.shared.options import LogFormat, LogLevel, setting, takes
+from pgwake.cli.shared.output import Url
 from pgwake.errors import ConfigurationError
 from pgwake.settings import Settings
 from pgwake.supervise.supervisor import supervise

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pgwake.cli.options import takes_job_options
-from pgwake.cli.output import (
+from pgwake.cli.shared.options import takes_job_options
+from pgwake.cli.shared.output import (
     Json,
     Url,
     ask,
@@ -21,7 +21,7 @@ from pgwake.cli.output import (
     show,
     wrong_usage,
 )
-from pgwake.cli.tables import Row
+from pgwake.cli.shared.tables import Row
 from pgwake.database.connection import Connection
 from pgwake.database.statements import schedules
 from pgwake.errors import InvalidValueError

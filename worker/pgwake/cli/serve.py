@@ -5,8 +5,8 @@ import signal
 from typing import Annotated
 
 from pgwake import worker_names
-from pgwake.cli.options import LogFormat, LogLevel, setting
-from pgwake.cli.output import Url
+from pgwake.cli.shared.options import LogFormat, LogLevel, setting
+from pgwake.cli.shared.output import Url
 from pgwake.http.standalone import StandaloneServer
 from pgwake.observe import logs
 from pgwake.settings import Settings

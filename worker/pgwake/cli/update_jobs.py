@@ -6,9 +6,16 @@ from typing import Annotated
 
 import typer
 
-from pgwake.cli.batches import Counts, Ids, Limit, check_choice, counted, in_batches
-from pgwake.cli.options import job_id
-from pgwake.cli.output import (
+from pgwake.cli.shared.batches import (
+    Counts,
+    Ids,
+    Limit,
+    check_choice,
+    counted,
+    in_batches,
+)
+from pgwake.cli.shared.options import job_id
+from pgwake.cli.shared.output import (
     KEEP,
     ConcurrencyKey,
     DryRun,
@@ -27,7 +34,7 @@ from pgwake.cli.output import (
     say,
     wrong_usage,
 )
-from pgwake.cli.tables import Row
+from pgwake.cli.shared.tables import Row
 from pgwake.database.connection import Connection
 from pgwake.database.statements.operate import update_jobs
 from pgwake.jsontext import dumps

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pgwake.cli.output import JobId, Json, Url, note, print_json, say
+from pgwake.cli.shared.output import JobId, Json, Url, note, print_json, say
 from pgwake.errors import EXIT_BUSY, UnreadableValueError, WaitTimeoutError
 from pgwake.jsontext import JsonText
 from pgwake.produce.queue import AsyncQueue

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pgwake.cli.output import Json, Url, note, read, show
+from pgwake.cli.shared.output import Json, Url, note, read, show
 from pgwake.database.statements.stats import list_kinds, list_workers
 
 

@@ -20,7 +20,7 @@ from pgwake.django.task_types import (
     task_started,
 )
 from pgwake.errors import PgwakeError
-from pgwake.jobs.handler_errors import ReportedError, describe, type_of
+from pgwake.jobs.error_reports import ReportedError, describe, type_of
 from pgwake.jobs.job import Job
 from pgwake.jobs.outcomes import Outcome
 

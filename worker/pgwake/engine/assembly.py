@@ -13,7 +13,7 @@ from pgwake.database.session import Session
 from pgwake.engine.attempts.calls import Calls
 from pgwake.engine.attempts.runner import Runner
 from pgwake.engine.claimer import Claimer
-from pgwake.engine.ends import Telemetry
+from pgwake.engine.ends import EndReporter
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.job_services import JobServices
@@ -86,7 +86,7 @@ class Assembly:
         self.finisher = Finisher(
             self._ends,
             self.held_jobs,
-            Telemetry(metrics, self._job_log),
+            EndReporter(metrics, self._job_log),
             self.reports,
             self._look_again,
         )
@@ -112,7 +112,7 @@ class Assembly:
         slots = sum(ready_jobs.slots for ready_jobs in self.all_ready)
         self._threads = ThreadPoolExecutor(slots, "pgwake-job")
         self._processes = Processes(
-            settings, name, registry.process_parts, has_own_log=beat_fd is not None
+            settings, name, registry.child_parts, has_own_log=beat_fd is not None
         )
         self.resources = OpenResources(settings.resource_timeout)
         self._service = self._build_service(slots)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pgwake.database.statements.finish import Failure
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.handler_errors import type_of
+from pgwake.jobs.error_reports import type_of
 from pgwake.jobs.steps import Suspension
 from pgwake.observe import joblog
 from pgwake.observe.joblog import JobLog
@@ -28,7 +28,7 @@ class End(NamedTuple):
     what: str | Failure | Release | Suspension | None
 
 
-class Telemetry:
+class EndReporter:
     """What a finisher tells of ends: metrics, the log, and the spans of runs.
 
     None of it may raise.

@@ -21,12 +21,12 @@ from pgwake.database.statements.finish import (
     lease_outcomes,
     release_jobs,
 )
-from pgwake.engine.ends import End, Release, Telemetry
+from pgwake.engine.ends import End, EndReporter, Release
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.progress import ProgressReports
 from pgwake.heartbeat import Heartbeat
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.handler_errors import describe as describe_problem
+from pgwake.jobs.error_reports import describe as describe_problem
 from pgwake.jobs.job import LOST_CODES
 from pgwake.jobs.steps import Suspension
 from pgwake.jsontext import storable
@@ -65,7 +65,7 @@ class Finisher:
         self,
         session: Session,
         held_jobs: HeldJobs,
-        sink: Telemetry,
+        sink: EndReporter,
         reports: ProgressReports,
         look_again: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:

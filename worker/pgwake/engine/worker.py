@@ -19,7 +19,7 @@ from pgwake.engine.attempts.runner import Runner
 from pgwake.engine.lifeline.thread import Lifeline
 from pgwake.engine.quarantine import Quarantine
 from pgwake.errors import ConfigurationError, UnusableUrlError
-from pgwake.jobs.handler_errors import hide
+from pgwake.jobs.error_reports import hide
 from pgwake.jobs.registry import WEBHOOK_KIND, WEBHOOK_QUEUE, Registry
 from pgwake.jobs.registry import registry as default_registry
 from pgwake.jsontext import dumps

@@ -66,7 +66,7 @@ class Location(NamedTuple):
             )
 
 
-class ProcessParts(NamedTuple):
+class ChildParts(NamedTuple):
     """What a process of process=True handlers has beside them.
 
     Attributes:

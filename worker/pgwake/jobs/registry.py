@@ -17,7 +17,7 @@ from typing import (
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.batch import Batch
 from pgwake.jobs.job import Job
-from pgwake.jobs.location import Location, ProcessParts
+from pgwake.jobs.location import ChildParts, Location
 from pgwake.jobs.middleware import Middleware
 from pgwake.jobs.policy import Policy
 from pgwake.jobs.resource import Resource, Resources, shown
@@ -326,14 +326,14 @@ class Registry:
         return self._resources.in_order(wanted)
 
     @property
-    def process_parts(self) -> ProcessParts:
+    def child_parts(self) -> ChildParts:
         """What a process of process=True handlers has beside them.
 
         Raises:
             ConfigurationError: It can't have that.
         """
         resources, middlewares = self._apart()
-        return ProcessParts(
+        return ChildParts(
             self.process_imports,
             [Location.of(one.name, one.function) for one in resources],
             [Location.of(one.name, one.function) for one in middlewares],

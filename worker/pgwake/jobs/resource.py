@@ -23,7 +23,7 @@ from types import NoneType, UnionType
 from typing import Any, NoReturn, Self, TypeAlias, Union, cast, get_args, get_origin
 
 from pgwake.errors import ConfigurationError, ResourceError
-from pgwake.jobs.handler_errors import describe
+from pgwake.jobs.error_reports import describe
 from pgwake.jobs.job import Job
 
 Opening: TypeAlias = AbstractContextManager[Any] | AbstractAsyncContextManager[Any]

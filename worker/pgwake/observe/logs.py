@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from pgwake.observe.sink import Logger, Sink
+from pgwake.observe.log_sink import Logger, LogSink
 from pgwake.settings import Settings, env_file_is_open
 from pgwake.tracing import tracing
 
@@ -21,7 +21,7 @@ _FIRST = ("timestamp", "level", "event")  # of a line of JSON
 _CONTROL = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)]}
 _CONTROL[ord("\n")] = "\n"
 
-_sink: Sink | None = None
+_sink: LogSink | None = None
 
 
 def configure(settings: Settings, *, warns: bool = False, **fields: Any) -> None:
@@ -77,7 +77,7 @@ def _logger_factory() -> Callable[..., Any]:
     """Return what writes a line at once, since processes share the stream."""
     global _sink  # noqa: PLW0603, a process has one log
     try:
-        _sink = Sink(sys.stderr.fileno(), _tell_dropped)
+        _sink = LogSink(sys.stderr.fileno(), _tell_dropped)
     except (AttributeError, OSError, ValueError):  # closed, or no file at all
         if sys.stderr is None:
             sys.stderr = _open_nothing()

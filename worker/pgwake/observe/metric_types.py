@@ -45,7 +45,7 @@ class CounterByLabels(Collector):
         return [family]
 
 
-class Values(Collector):
+class GaugeByLabels(Collector):
     """What something is now, by labels: a value, or what a function returns.
 
     Not prometheus_client's Gauge: where an application has set PROMETHEUS_MULTIPROC_DIR

@@ -15,7 +15,12 @@ from pgwake.database.statements.upkeep import CrashCount
 from pgwake.jobs.attempt import Attempt
 from pgwake.observe.database import DatabaseMetrics
 from pgwake.observe.findings import FindingMetrics
-from pgwake.observe.metric_types import CounterByLabels, Instants, Seconds, Values
+from pgwake.observe.metric_types import (
+    CounterByLabels,
+    GaugeByLabels,
+    Instants,
+    Seconds,
+)
 from pgwake.version import __version__
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300)
@@ -127,8 +132,8 @@ class Metrics:
         self._database = DatabaseMetrics(self.registry)
         self.findings = FindingMetrics(self.registry)
 
-    def _gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Values:
-        return Values(f"pgwake_{name}", text, labels, self.registry)
+    def _gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> GaugeByLabels:
+        return GaugeByLabels(f"pgwake_{name}", text, labels, self.registry)
 
     def _counts(self, name: str, text: str, labels: Sequence[str]) -> CounterByLabels:
         return CounterByLabels(f"pgwake_{name}", text, labels, self.registry)

@@ -27,9 +27,9 @@ import structlog
 
 from pgwake import forks
 from pgwake.errors import ConfigurationError
-from pgwake.jobs.handler_errors import ReportedError, describe, report
+from pgwake.jobs.error_reports import ReportedError, describe, report
 from pgwake.jobs.job import Job
-from pgwake.jobs.location import Location, ProcessParts
+from pgwake.jobs.location import ChildParts, Location
 from pgwake.jobs.middleware import Middleware, around
 from pgwake.jobs.outcomes import Snooze
 from pgwake.jobs.resource import Resource
@@ -62,7 +62,7 @@ class ProcessSetup(NamedTuple):
     worker: str
     settings: dict[str, Any] | None
     memory: int | None
-    parts: ProcessParts
+    parts: ChildParts
 
 
 class CallMessage(NamedTuple):
@@ -89,18 +89,18 @@ class CallResult(NamedTuple):
     suspension: Suspension | None = None
 
 
-class JobCopy(Job):
+class ChildJob(Job):
     """A job in this process, whose handler asks the worker by the socket."""
 
     __slots__ = ("service", "steps")
 
-    def __init__(self, job: Job, link: "Link") -> None:
+    def __init__(self, job: Job, link: "WorkerLink") -> None:
         Job.__init__(self, *job.__reduce__()[1])  # type: ignore[misc]  # as it pickles
         self.service: Service | None = link
         self.steps: Steps | None = None
 
 
-class Link:
+class WorkerLink:
     """What a handler of this process may ask its worker: one call's.
 
     Args:
@@ -212,12 +212,12 @@ def main() -> None:
         memory = MemoryLimit(order.memory)
         try:
             with ExitStack() as opened, suppress(EOFError, ConnectionError):
-                _answer_calls(stream, Program(opened), order.parts, memory)
+                _answer_calls(stream, ChildHandlers(opened), order.parts, memory)
         except Exception:
             log.exception("resource not closed")
 
 
-class Program:
+class ChildHandlers:
     """What this process runs: handlers, with its resources and middleware.
 
     Args:
@@ -230,7 +230,7 @@ class Program:
         self._middlewares: list[Middleware] = []
         self._handlers: dict[Location, tuple[Callable[..., Any], Signature]] = {}
 
-    def prepare(self, parts: ProcessParts) -> None:
+    def prepare(self, parts: ChildParts) -> None:
         """Import what is to be imported first, and open the resources."""
         for module in parts.imports:
             import_module(module)
@@ -272,15 +272,18 @@ class Program:
 
 
 def _answer_calls(
-    stream: BufferedRWPair, program: Program, parts: ProcessParts, memory: MemoryLimit
+    stream: BufferedRWPair,
+    program: ChildHandlers,
+    parts: ChildParts,
+    memory: MemoryLimit,
 ) -> None:
     """Answer calls, one after the other, until the socket is closed."""
     prepared = _tried(functools.partial(program.prepare, parts), memory)
     begin = functools.partial(_send, stream, None)
     while True:
         call: CallMessage = pickle.load(stream)  # noqa: S301, from our own parent
-        link = Link(stream)
-        job = JobCopy(call.job, link)
+        link = WorkerLink(stream)
+        job = ChildJob(call.job, link)
         call = call._replace(job=job)
         answer = prepared._replace(is_spent=True)
         if prepared.problem is None:

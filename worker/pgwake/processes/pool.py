@@ -21,8 +21,8 @@ from typing import Any, Self, cast
 from pgwake import forks
 from pgwake.errors import PgwakeError
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.handler_errors import ReportedError, describe
-from pgwake.jobs.location import ProcessParts
+from pgwake.jobs.error_reports import ReportedError, describe
+from pgwake.jobs.location import ChildParts
 from pgwake.jobs.registry import Handler
 from pgwake.jobs.shortage import given_back
 from pgwake.jobs.steps import Question, Suspend
@@ -53,7 +53,7 @@ class Processes:
     """
 
     def __init__(
-        self, settings: Settings, worker: str, parts: ProcessParts, *, has_own_log: bool
+        self, settings: Settings, worker: str, parts: ChildParts, *, has_own_log: bool
     ) -> None:
         self._order = ProcessSetup(
             sys.path,

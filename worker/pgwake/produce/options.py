@@ -204,7 +204,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-class Row(NamedTuple):
+class OptionRow(NamedTuple):
     """A row of the table, for who makes something of it.
 
     Attributes:
@@ -222,7 +222,7 @@ class Row(NamedTuple):
     write: Callable[[str, Any], str | None]
 
     @classmethod
-    def of(cls, hint: Any) -> "Row":
+    def of(cls, hint: Any) -> "OptionRow":
         """Read it from its type hint."""
         union, option = get_args(hint)
         may_be_none = type(None) in get_args(union)
@@ -240,7 +240,7 @@ _WRITERS: dict[Any, tuple[str, Callable[[str, Any], str | None]]] = {
     Sequence: ("bigint[]", _ids),
 }
 OPTIONS = {
-    name: Row.of(hint)
+    name: OptionRow.of(hint)
     for name, hint in get_type_hints(Options, include_extras=True).items()
 }
 DEFAULTS = {name: row.option.default for name, row in OPTIONS.items()}

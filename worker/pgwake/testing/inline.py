@@ -15,7 +15,7 @@ from pgwake.database.session import Session
 from pgwake.database.statements import testing as queue
 from pgwake.engine.attempts.calls import Calls
 from pgwake.engine.attempts.runner import Runner
-from pgwake.engine.ends import End, Release, Telemetry
+from pgwake.engine.ends import End, EndReporter, Release
 from pgwake.engine.finisher import Finisher
 from pgwake.engine.held_jobs import HeldJobs
 from pgwake.engine.job_services import JobServices
@@ -25,7 +25,7 @@ from pgwake.engine.scheduler import Scheduler
 from pgwake.engine.step_recorder import StepRecorder
 from pgwake.errors import ConfigurationError
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.handler_errors import ReportedError
+from pgwake.jobs.error_reports import ReportedError
 from pgwake.jobs.open_resources import OpenResources
 from pgwake.jobs.outcomes import Outcome
 from pgwake.jobs.registry import Registry
@@ -67,7 +67,7 @@ class Run:
     exception: BaseException | None
 
 
-class _Recorder(Telemetry):
+class _Recorder(EndReporter):
     """Tells when its one job has an end, and remembers its failure."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class InlineRunner:
             else JobServices(session.dsn, WORKER, TIMEOUT, 1, self._finisher, reports)
         )
         settings = Settings.load()
-        parts = registry.process_parts
+        parts = registry.child_parts
         self._processes = Processes(settings, WORKER, parts, has_own_log=False)
         self._resources = OpenResources(settings.resource_timeout, resources)
         calls = Calls(

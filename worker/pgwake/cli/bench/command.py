@@ -9,13 +9,21 @@ from typing import Annotated
 
 import typer
 
-from pgwake.cli.bench.history import BenchRun, read, rows, write
 from pgwake.cli.bench.measure import OTHERS, QUEUE, measure_round
+from pgwake.cli.bench.results import BenchRun, read, rows, write
 from pgwake.cli.bench.scratch import scratch_queue
 from pgwake.cli.bench.worker import LATENCY, NOOP
-from pgwake.cli.output import InProduction, Url, bar, note, say, show, wrong_usage
-from pgwake.cli.tables import cell
-from pgwake.cli.worker_child import started, until_signal
+from pgwake.cli.own_worker import started, until_signal
+from pgwake.cli.shared.output import (
+    InProduction,
+    Url,
+    bar,
+    note,
+    say,
+    show,
+    wrong_usage,
+)
+from pgwake.cli.shared.tables import cell
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install
 from pgwake.database.statements.install import get_adoption

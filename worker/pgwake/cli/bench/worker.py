@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pgwake.cli.worker_child import WorkerChild
+from pgwake.cli.own_worker import WorkerChild
 from pgwake.jobs.registry import job
 from pgwake.settings import Settings
 

@@ -23,9 +23,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pgwake.cli.demo.jobs import stdlib_digests
-from pgwake.cli.output import Url
-from pgwake.cli.tables import printable
-from pgwake.cli.worker_child import WorkerChild, started, until_signal
+from pgwake.cli.own_worker import WorkerChild, started, until_signal
+from pgwake.cli.shared.output import Url
+from pgwake.cli.shared.tables import printable
 from pgwake.database.connection import FAULTS, Connection, connect
 from pgwake.database.embedded import EmbeddedServer
 from pgwake.database.install import install

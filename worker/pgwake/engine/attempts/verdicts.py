@@ -5,7 +5,7 @@ import structlog
 from pgwake.engine.finisher import Finisher
 from pgwake.errors import InvalidPayloadError, InvalidValueError
 from pgwake.jobs.attempt import Attempt
-from pgwake.jobs.handler_errors import ReportedError, describe
+from pgwake.jobs.error_reports import ReportedError, describe
 from pgwake.jobs.outcomes import Discard, Retry, Snooze, outcome_of
 from pgwake.jobs.steps import is_suspend
 from pgwake.observe import joblog

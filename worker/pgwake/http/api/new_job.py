@@ -12,12 +12,12 @@ from pydantic import (
 )
 
 from pgwake.http.fields import MAX_SECONDS, WHOLE, Instant, JobId, Key, Kind, Request
-from pgwake.produce.options import OPTIONS, Row
+from pgwake.produce.options import OPTIONS, OptionRow
 
 MAX_JOBS = 10_000
 
 
-def _type_in_json(row: Row) -> Any:
+def _type_in_json(row: OptionRow) -> Any:
     """Return the type of an option in JSON, with its limits."""
     option = row.option
     match row.sql_type:

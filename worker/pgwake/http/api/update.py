@@ -149,7 +149,7 @@ class UpdatedJobs(ResponseModel):
     outcomes: list[Outcome]
 
 
-class RunNow(ResponseModel):
+class RunNowOutcome(ResponseModel):
     """updated; unchanged, as it was due; or what it is, and stays."""
 
     id: JobId
@@ -206,7 +206,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         path="/api/jobs/{id}/run-now",
         summary="Have a job that waits be due now",
         parameters=JobPath,
-        answer=RunNow,
+        answer=RunNowOutcome,
         do=_run_now,
         problems=(404,),
     ),

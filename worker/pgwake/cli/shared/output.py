@@ -13,8 +13,8 @@ import asyncpg
 import typer
 from rich.console import Console
 
-from pgwake.cli.options import job_id, setting
-from pgwake.cli.tables import Row, json_cell, printable, progress_cell, table
+from pgwake.cli.shared.options import job_id, setting
+from pgwake.cli.shared.tables import Row, json_cell, printable, progress_cell, table
 from pgwake.database.connection import LOST, Connection, connect
 from pgwake.errors import (
     DOCTOR_HINT,

@@ -1,6 +1,6 @@
 -- For explain_job: which event or end of another job a job waits for, and until when.
 -- Null if it waits for none. Rides waits_pkey and rechecks_child_idx.
-create or replace function pgwake.explain_answer(job_id bigint)
+create or replace function pgwake.explain_awaited(job_id bigint)
 returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -11,7 +11,7 @@ as $$
 declare
   v_wait pgwake.waits;
 begin
-  select w.* into v_wait from pgwake.waits as w where w.job_id = explain_answer.job_id;
+  select w.* into v_wait from pgwake.waits as w where w.job_id = explain_awaited.job_id;
   if not found then
     return null;
   end if;
@@ -24,7 +24,7 @@ begin
     pgwake.say_time(v_wait.since),
     case
       when exists (
-        select from pgwake.rechecks as r where r.child_id = explain_answer.job_id and r.at <= pgwake.now())
+        select from pgwake.rechecks as r where r.child_id = explain_awaited.job_id and r.at <= pgwake.now())
       then 'and is woken: the next claim of the queue sees to it, or select pgwake.maintain(''children'')'
       when v_wait.deadline is null then 'without a time-out'
       else 'until ' || pgwake.say_time(v_wait.deadline)
@@ -32,6 +32,6 @@ begin
 end
 $$;
 
-comment on function pgwake.explain_answer is
+comment on function pgwake.explain_awaited is
   'Internal: for explain_job, which event or end of another job a job waits for.';
-revoke all on function pgwake.explain_answer from public;
+revoke all on function pgwake.explain_awaited from public;

@@ -7,7 +7,7 @@
 --                   role may not see is not known: see hidden_sessions
 --
 -- At most ten. A key's name can't be known from its lock.
-create or replace function pgwake.diagnose_locks(warn_after interval default '10 seconds')
+create or replace function pgwake.diagnose_limit_locks(warn_after interval default '10 seconds')
 returns setof pgwake.finding
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -40,13 +40,13 @@ begin
       and l.database = (select d.oid from pg_database as d where d.datname = current_database())
       and (l.classid in (1885828974, 1885828975, 1885828977) or l.classid = 1885828971 and l.objid between 1 and 8)
       and (l.pid is null or l.virtualtransaction like '%/0'
-        or a.xact_start < clock_timestamp() - diagnose_locks.warn_after)
+        or a.xact_start < clock_timestamp() - diagnose_limit_locks.warn_after)
   ) as o
   order by o.name, o.pid
   limit 10;
 end
 $$;
 
-comment on function pgwake.diagnose_locks is
+comment on function pgwake.diagnose_limit_locks is
   'Internal: for diagnose, who holds the locks of queues, keys and upkeep steps.';
-revoke all on function pgwake.diagnose_locks from public;
+revoke all on function pgwake.diagnose_limit_locks from public;

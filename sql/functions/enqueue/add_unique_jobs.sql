@@ -4,7 +4,7 @@
 -- All at once, but those whose key is taken: these are answered one by one, by their
 -- on_conflict. Within a unique_until a job that has begun or ended is not replaced: its id
 -- is returned. Raises PW005 as enqueue and take_unique_periods.
-create or replace function pgwake.add_keyed_jobs(jobs jsonb)
+create or replace function pgwake.add_unique_jobs(jobs jsonb)
 returns bigint[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -23,7 +23,7 @@ begin
       case when g.unique_until is not null then exists (
         select from pgwake.unique_periods as p
         where p.kind = g.kind and p.unique_key = g.unique_key and p.until > pgwake.now()) end as is_taken
-    from pgwake.given_jobs(add_keyed_jobs.jobs) as g
+    from pgwake.given_jobs(add_unique_jobs.jobs) as g
   ), added as (
     insert into pgwake.jobs
       (id, kind, payload, queue, priority, run_at, max_attempts, unique_key, metadata, concurrency_key, depends_on,
@@ -80,6 +80,6 @@ begin
 end
 $$;
 
-comment on function pgwake.add_keyed_jobs is
+comment on function pgwake.add_unique_jobs is
   'Internal: adds the jobs of enqueue_many, some of which have a unique key.';
-revoke all on function pgwake.add_keyed_jobs from public;
+revoke all on function pgwake.add_unique_jobs from public;

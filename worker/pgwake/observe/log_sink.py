@@ -12,7 +12,7 @@ from contextlib import suppress
 MAX_WAITING = 2**20  # bytes of lines that wait for a reader
 
 
-class Sink:
+class LogSink:
     """Writes lines to a descriptor, and never waits for it.
 
     What a pipe has no room for waits in memory for a thread, which is started then. A
@@ -116,7 +116,7 @@ def _unblocked(fd: int) -> tuple[Callable[[bytes], int], int]:
 class Logger:
     """What structlog writes its lines to."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: LogSink) -> None:
         self._sink = sink
 
     def msg(self, message: str) -> None:

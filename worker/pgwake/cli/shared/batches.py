@@ -7,8 +7,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from pgwake.cli import options
-from pgwake.cli.output import ask, bar, confirm, has_bar, note, wrong_usage
+from pgwake.cli.shared import options
+from pgwake.cli.shared.output import ask, bar, confirm, has_bar, note, wrong_usage
 from pgwake.database.connection import Connection
 
 Counts: TypeAlias = Counter[str]

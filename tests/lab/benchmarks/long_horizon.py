@@ -135,12 +135,18 @@ class LongHorizon:
                     yield count
 
     async def _count(self, pool: "asyncpg.Pool[asyncpg.Record]") -> None:
-        """Ask for the depth, as often as the other systems' adapters do."""
+        """Ask for the depth; a queue without a job has no row yet.
+
+        Up to it a producer tops up once between two looks: a pause of 0.2 s would allow
+        5,000 jobs/s at a depth of 1,000.
+        """
         while self._is_observer:
             self._depth = await pool.fetchval(
-                "select pending_count from pgwake.get_queue_stats($1)", QUEUE
+                "select coalesce(max(pending_count), 0) from "
+                "pgwake.get_queue_stats($1)",
+                QUEUE,
             )
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.02)
 
     async def _sample(self) -> None:
         every = self._sizes["SAMPLE_EVERY_S"]

@@ -16,12 +16,17 @@ from typing import Annotated
 import typer
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+PEERS = (
+    " --reps 3 --peers pgwake:default,graphile:tuned,pgmq:tuned,pgqueuer:tuned,"
+    "pgboss:tuned,bullmq:tuned,ref:tuned,refdel:tuned --out FOLDER/"
+)
 # The words behind `python -m`; FOLDER is the folder.
 CAMPAIGNS = {
     "benchmarks": "tests.lab.benchmarks all --json FOLDER/benchmarks.json",
-    "peers": "tests.lab.benchmarks.peers --tests B10,B100,C,D,E --reps 5"
-    " --old-n 200000 --out FOLDER/peers.json --peers pgwake:default,graphile:tuned,"
-    "pgmq:tuned,pgqueuer:tuned,pgboss:tuned,bullmq:tuned,ref:tuned,refdel:tuned",
+    "peers": "tests.lab.benchmarks.peers --tests B10,B100,C,D,E --old-n 200000"
+    f"{PEERS}peers.json",
+    "peers-2kb": "tests.lab.benchmarks.peers --tests B10 --payload-bytes 2000"
+    f"{PEERS}peers-2kb.json",
     "upgrade-stalls": "tests.lab.upgrade_stalls",
     "chaos": "tests.lab.chaos --seed 4 --json FOLDER/chaos.json",
     "wakeups": "tests.lab.chaos.wakeups",

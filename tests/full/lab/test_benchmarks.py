@@ -62,7 +62,9 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("benchmark", SMALL)
-async def test_each_benchmark_measures(benchmark: str, server: EmbeddedServer) -> None:
+async def test_each_benchmark_measures_and_shows_it(
+    benchmark: str, server: EmbeddedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench = Bench(server.url, ONLY.get(benchmark, ""))
     runs = await MODULES[benchmark].run(bench, **SMALL[benchmark])
 
@@ -71,6 +73,12 @@ async def test_each_benchmark_measures(benchmark: str, server: EmbeddedServer) -
     assert len(medians) == conditions, medians
     for of_condition in medians.values():
         assert figures <= of_condition.keys(), of_condition
+    capsys.readouterr()
+    report.show_table(benchmark, runs)
+    shown = capsys.readouterr().out
+    for condition, of_condition in medians.items():
+        assert condition in shown
+        assert all(name in shown for name in of_condition)
 
 
 def test_the_command_writes_its_figures(server: EmbeddedServer, tmp_path: Path) -> None:
@@ -90,12 +98,15 @@ def test_the_command_writes_its_figures(server: EmbeddedServer, tmp_path: Path) 
     assert len(answer["benchmarks"]["stats"]["medians"]) == SHOWN["stats"][0]
 
 
+@pytest.mark.parametrize(
+    "pacing", [{"PRODUCER_PACING": "harness"}, {"PRODUCER_MODE": "depth-target"}]
+)
 def test_pgwake_keeps_the_contract_of_the_long_horizon_harness(
-    server: EmbeddedServer, admin: psycopg.Connection
+    pacing: dict[str, str], server: EmbeddedServer, admin: psycopg.Connection
 ) -> None:
     admin.execute("create database long_horizon")
     url = database_url(server, "long_horizon", "postgres")
-    sizes = {"PRODUCER_PACING": "harness", "SAMPLE_EVERY_S": "1", "JOB_WORK_MS": "0"}
+    sizes = {**pacing, "SAMPLE_EVERY_S": "1", "JOB_WORK_MS": "0"}
     try:
         with subprocess.Popen(
             [sys.executable, "-m", "tests.lab.benchmarks.long_horizon"],
@@ -112,7 +123,10 @@ def test_pgwake_keeps_the_contract_of_the_long_horizon_harness(
             process.stdin.write("ENQUEUE 7\n")
             process.stdin.flush()
             seen: dict[str, list[float]] = defaultdict(list)
-            while not any(seen["completion_rate"]):
+            awaited = {"completion_rate"}
+            if "PRODUCER_MODE" in pacing:
+                awaited.add("queue_depth")
+            while not all(any(seen[metric]) for metric in awaited):
                 sample = json.loads(process.stdout.readline())
                 seen[sample["metric"]].append(sample["value"])
             process.send_signal(signal.SIGTERM)
@@ -120,7 +134,7 @@ def test_pgwake_keeps_the_contract_of_the_long_horizon_harness(
         assert process.returncode == 0
         assert any(seen["enqueue_rate"])
         assert {"claim_p50_ms", "claim_p95_ms", "claim_p99_ms"} <= seen.keys()
-        assert not any(seen["queue_depth"])
+        assert any(seen["queue_depth"]) == ("queue_depth" in awaited)
     finally:
         admin.execute("drop database long_horizon with (force)")
 

@@ -41,27 +41,24 @@ def medians(runs: Sequence[Run]) -> dict[str, Figures]:
 def show_table(title: str, runs: Sequence[Run]) -> None:
     """Print a row a condition: medians, with the range of the first figure.
 
-    Conditions that share no figures are tables of their own.
+    Conditions that have other figures are a table of their own.
     """
-    first, *others = dict.fromkeys(name for run in runs for name in run.figures)
-    rows = []
+    tables: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for condition, figures in medians(runs).items():
-        if first not in figures:
-            continue
+        first, *others = figures
         values = [one.figures[first] for one in runs if one.condition == condition]
-        rows.append(
+        tables[tuple(figures)].append(
             {
                 "condition": condition,
                 "runs": len(values),
                 first: number(figures[first]),
                 "range": f"{number(min(values))} to {number(max(values))}",
-                **{name: number(figures[name]) for name in others if name in figures},
+                **{name: number(figures[name]) for name in others},
             }
         )
-    say(title)
-    show(rows, as_json=False)
-    if left := [run for run in runs if first not in run.figures]:
-        show_table(title, left)
+    for rows in tables.values():
+        say(title)
+        show(rows, as_json=False)
 
 
 async def surroundings(url: str) -> dict[str, Any]:

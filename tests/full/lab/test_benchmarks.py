@@ -31,6 +31,7 @@ SMALL: dict[str, dict[str, int]] = {
     "parts": {"rounds": 20, "repeats": 1},
     "scale": {"jobs": 40, "serial_jobs": 8, "repeats": 1},
     "steps": {"rounds": 10, "beside": 500, "sleeps": 3, "repeats": 1},
+    "features": {"jobs": 2000, "repeats": 1},
     "storage": {"jobs": 2000, "every": 1000, "payload_bytes": 64},
 }
 ONLY = {
@@ -52,11 +53,12 @@ SHOWN = {
     "delayed": (1, {"p50_ms", "p95_ms", "max_ms"}),
     "claims": (1, {"claims_per_job"}),
     "idle": (1, {"transactions_per_second", "worker_percent", "p50_ms", "worker_mb"}),
-    "stats": (2, {"p50_ms", "buffers", "pending_count"}),
+    "stats": (2, {"p50_ms", "diagnose_p50_ms", "buffers", "pending_count"}),
     "metrics": (1, {"server_percent", "sample_ms", "scrape_ms"}),
     "parts": (4, {"insert_us", "claim_us", "complete_us"}),
     "steps": (3, set()),
     "scale": (1, {"jobs_per_second", "server_cpu_us", "exponent"}),
+    "features": (18, {"jobs_per_second", "worker_cpu_us", "server_cpu_us"}),
     "storage": (2, {"jobs_per_second", "wal_bytes_a_job", "jobs_finished_mb"}),
 }
 

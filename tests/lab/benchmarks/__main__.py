@@ -21,6 +21,7 @@ from . import (
     claims,
     delayed,
     drain,
+    features,
     idle,
     inserts,
     metrics,
@@ -40,7 +41,7 @@ MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(drain, wakeup, steady, snapshot, inserts, delayed),
-        *(claims, idle, stats, metrics, scale, parts, steps, storage),
+        *(claims, idle, stats, metrics, scale, parts, steps, features, storage),
     )
 }
 # Fifty worker processes have five sessions each.

@@ -1,10 +1,13 @@
-"""What one call of get_queue_stats() costs, by the number of pending jobs."""
+"""What a call of get_queue_stats(), and of diagnose(), costs, by pending jobs."""
 
 import functools
 import json
 from time import monotonic
 
+import asyncpg
+
 from pgwake.cli.bench.measure import Figures, latencies
+from pgwake.database.connection import Connection
 
 from .contenders import PGWAKE
 from .measure import Bench, Run
@@ -13,6 +16,7 @@ QUICK = {"most": 10_000, "repeats": 1}
 SIZES = (0, 10_000, 1_000_000, 10_000_000)
 AT_ONCE = 1_000_000
 STATS = "select * from pgwake.get_queue_stats()"
+DIAGNOSE = "select * from pgwake.diagnose()"
 
 
 async def run(
@@ -27,18 +31,15 @@ async def run(
                 await PGWAKE.fill(connection, count)
             await connection.execute("vacuum analyze")
             await connection.execute("select pgwake.maintain()")
-            milliseconds, rows = [], []
-            for _ in range(calls + 1):
-                started = monotonic()
-                rows = await connection.fetch(STATS)
-                milliseconds.append((monotonic() - started) * 1000)
+            rows, milliseconds = await _timed(connection, STATS, calls)
+            _, diagnose = await _timed(connection, DIAGNOSE, calls)
             explained = await connection.fetchval(
                 f"explain (analyze, buffers, format json) {STATS}"
             )
         plan = json.loads(explained)[0]["Plan"]
-        del milliseconds[0]  # it compiles
         return {
             **latencies(milliseconds),
+            "diagnose_p50_ms": latencies(diagnose)["p50_ms"],
             "buffers": plan["Shared Hit Blocks"] + plan["Shared Read Blocks"],
             "pending_count": rows[0]["pending_count"] if rows else 0,
         }
@@ -51,3 +52,15 @@ async def run(
         },
         repeats,
     )
+
+
+async def _timed(
+    connection: Connection, statement: str, calls: int
+) -> tuple[list[asyncpg.Record], list[float]]:
+    """Call that often: the last one's rows, and the milliseconds of each."""
+    rows, milliseconds = [], []
+    for _ in range(calls + 1):
+        started = monotonic()
+        rows = await connection.fetch(statement)
+        milliseconds.append((monotonic() - started) * 1000)
+    return rows, milliseconds[1:]  # the first one compiles

@@ -66,6 +66,7 @@ async def _idle(
             start_seconds = monotonic() - started
             await _until_quiet(connection)
             quiet_seconds = monotonic() - started
+            await asyncio.sleep(seconds / 3)  # the first poll is of the start
             before = await connection.fetchval(TRANSACTIONS)
             used = await measured(
                 connection, seconds, partial(asyncio.sleep, seconds), worker.pid

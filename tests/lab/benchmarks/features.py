@@ -90,7 +90,7 @@ async def run(bench: Bench, *, jobs: int = 50_000, repeats: int = 3) -> list[Run
     conditions |= {
         "queue.enqueue": partial(ways, _enqueue, 1),
         "queue.enqueue_many": partial(ways, _enqueue_many, BATCH),
-        "queue.copy": partial(ways, _copy, BATCH),
+        "queue.copy, all at once": partial(ways, _copy, jobs),
         "children of one parent": partial(ways, _children, BATCH),
     }
     return await bench.rounds(conditions, repeats)

@@ -148,10 +148,11 @@ async def test_a_busy_queue_is_silent(
     heard: list[object] = []
     listener = await connect()
     await listener.add_listener("pgwake", lambda *_: heard.append(_))
+    producers = [connection, *[await connect() for _ in range(3)]]  # fast under load
     async with embedded(database, quick()) as worker:
         await asleep(worker)
-        for _ in range(1000):
-            await insert(connection, "quick")
+        for _ in range(250):
+            await asyncio.gather(*(insert(one, "quick") for one in producers))
         await all_ended(connection)
         assert wakeups(worker, cause="poll") == 0
 

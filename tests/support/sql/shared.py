@@ -10,6 +10,7 @@ time, more than most tests themselves.
 
 import contextlib
 import time
+from collections.abc import Sequence
 
 import asyncpg
 import psycopg
@@ -131,11 +132,19 @@ class SharedDatabase:
         """A session that is being closed may still hold locks."""
         kept = [connection.get_server_pid() for connection in self._idle]
         deadline = time.monotonic() + 1
-        while others := self._cleaner.execute(OTHERS, [kept]).fetchall():
+        while others := self._others(kept):
             if time.monotonic() > deadline:
                 for (pid,) in others:
                     self._cleaner.execute("select pg_terminate_backend(%s)", [pid])
             time.sleep(0.001)
+
+    def _others(self, kept: Sequence[int]) -> Sequence[tuple[int]]:
+        while True:
+            try:
+                return self._cleaner.execute(OTHERS, [kept]).fetchall()
+            except psycopg.errors.OutOfMemory:
+                # All locks are in use while a session drops its temporary objects.
+                time.sleep(0.01)
 
     def take(self) -> "Connection | None":
         """A session that an earlier test has given back, if there is one."""

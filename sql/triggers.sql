@@ -12,8 +12,9 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   if new.expires_at not between '0001-01-02 00:00+00' and '9999-12-30 00:00+00' then
-    perform pgwake.raise_invalid(
-      format('expires_at is %s', new.expires_at), 'Use a time in the years 1 to 9999, or null for never.');
+    -- As raise_invalid does, which who inserts may not call.
+    raise exception using errcode = 'PW003', message = format('expires_at is %s', new.expires_at),
+      hint = 'Use a time in the years 1 to 9999, or null for never.';
   end if;
   if new.status = 'pending' and num_nonnulls(new.concurrency_key, new.depends_on) > 0 then
     new.status := 'waiting';

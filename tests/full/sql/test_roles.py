@@ -241,6 +241,16 @@ def test_a_publication_of_all_tables_refuses_no_statement(
         assert owner.execute(found).fetchall() == []
 
 
+def test_a_producer_is_told_what_to_do_about_a_time_that_can_not_be_meant(
+    session: Login,
+) -> None:
+    with pytest.raises(psycopg.Error, match="expires_at is infinity") as raised:
+        session("app_producer").execute(
+            "insert into pgwake.jobs (kind, expires_at) values ('noop', 'infinity')"
+        )
+    assert raised.value.sqlstate == "PW003"
+
+
 def test_a_producer_can_use_two_phase_commit(session: Login) -> None:
     producer = session("app_producer")
     producer.execute("set pgwake.notify = off")

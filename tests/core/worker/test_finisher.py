@@ -42,8 +42,8 @@ async def running(
 
 async def claimed(session: Session, count: int) -> tuple[Finisher, list[Attempt]]:
     claim = await session.call(lambda c: claim_rows(c, "default", count, "w1", None))
-    telemetry = EndReporter(Metrics([]), JobLog(0))
-    finisher = Finisher(session, HeldJobs(), telemetry, ProgressReports(session))
+    reporter = EndReporter(Metrics([]), JobLog(0))
+    finisher = Finisher(session, HeldJobs(), reporter, ProgressReports(session))
     return finisher, Attempt.from_claim(claim, monotonic())
 
 

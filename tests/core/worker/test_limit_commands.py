@@ -2,9 +2,7 @@
 
 from pgwake.database.statements.operate import get_limits, set_limits
 from support import Connect, Connection
-from support.sql.helpers import (
-    blocking,
-)
+from support.sql.helpers import blocking
 from support.worker.processes import Pgwake
 
 

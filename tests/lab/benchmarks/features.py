@@ -30,13 +30,13 @@ select 'noop', $1::bigint[] from generate_series(1, $2::int)
 """
 FLAT = '{"to": "ada@example.org", "attachments": 2}'
 NESTED = '{"order": {"number": 42, "lines": [{"item": "a", "count": 1}]}}'
-_FLAT = """{"type": "object", "required": ["to"], "additionalProperties": false,
+FLAT_SCHEMA = """{"type": "object", "required": ["to"], "additionalProperties": false,
   "properties": {"to": {"type": "string"}, "attachments": {"type": "integer"}}}"""
-_LINES = """{"type": "array", "items": {"type": "object", "required": ["item"],
+LINES_SCHEMA = """{"type": "array", "items": {"type": "object", "required": ["item"],
   "properties": {"item": {"type": "string"}, "count": {"type": "integer"}}}}"""
-_NESTED = f"""{{"type": "object", "required": ["order"], "properties": {{"order":
+NESTED_SCHEMA = f"""{{"type": "object", "required": ["order"], "properties": {{"order":
   {{"type": "object", "properties": {{"number": {{"type": "integer"}},
-  "lines": {_LINES}}}}}}}}}"""
+  "lines": {LINES_SCHEMA}}}}}}}}}"""
 CHECK = """
 select pgwake.declare_kinds('{{"noop": {{"schema": {}}}}}');
 insert into pgwake.kinds (name, check_payload) values ('noop', true)
@@ -74,10 +74,10 @@ async def run(bench: Bench, *, jobs: int = 50_000, repeats: int = 3) -> list[Run
     for words, size in (("one by one", 1), ("by the thousand", BATCH)):
         conditions |= {
             f"INSERT {words}": partial(ways, flat, size),
-            f"checked {words}": partial(ways, flat, size, CHECK.format(_FLAT)),
+            f"checked {words}": partial(ways, flat, size, CHECK.format(FLAT_SCHEMA)),
             f"nested {words}": partial(ways, nested, size),
             f"nested, checked {words}": partial(
-                ways, nested, size, CHECK.format(_NESTED)
+                ways, nested, size, CHECK.format(NESTED_SCHEMA)
             ),
             f"status events never {words}": partial(
                 ways, flat, size, EVENTS.format("never")

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from pgwake.cli.queues import QueueName
 from pgwake.cli.shared.output import (
     KEEP,
     Json,
+    QueueName,
     Url,
     ask,
     note,

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from pgwake.cli.shared.output import (
     Json,
+    QueueName,
     Url,
     ask,
     console,
@@ -52,11 +53,6 @@ from pgwake.errors import EXIT_BUSY
 
 LOOK_SECONDS = 0.2  # between the looks of a drain
 PROGRESS_LINES = 10  # of running jobs under the statistics
-
-
-QueueName = Annotated[
-    str, typer.Argument(metavar="QUEUE", show_default=False, help="Its name.")
-]
 
 
 def stats(

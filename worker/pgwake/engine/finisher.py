@@ -56,7 +56,7 @@ class Finisher:
     Args:
         session: A session of its own.
         held_jobs: The jobs that the process holds.
-        sink: Who else is told.
+        reporter: Who else is told.
         reports: What is to be written of a job's progress before its end.
         look_again: Called with the queues in which ends may have let jobs in.
     """
@@ -65,13 +65,13 @@ class Finisher:
         self,
         session: Session,
         held_jobs: HeldJobs,
-        sink: EndReporter,
+        reporter: EndReporter,
         reports: ProgressReports,
         look_again: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
         self._session = session
         self._held_jobs = held_jobs
-        self._sink = sink
+        self._reporter = reporter
         self._reports = reports
         self._look_again = look_again
         self.heartbeat = Heartbeat("the writing of ends", session.timeout)
@@ -126,7 +126,7 @@ class Finisher:
         self._ended([End(job, None)], ["completed"])
 
     def _put(self, end: End, error: BaseException | str | None = None) -> None:
-        self._sink.arrived(end, error)
+        self._reporter.arrived(end, error)
         self._ends.append(end)
         count = len(self._ends)
         if count == 1:
@@ -154,7 +154,7 @@ class Finisher:
 
         Both may write it: the fence lets each end count once.
         """
-        copy = Finisher(session, self._held_jobs, self._sink, self._reports)
+        copy = Finisher(session, self._held_jobs, self._reporter, self._reports)
         copy._ends = list(self._ends)
         return copy
 
@@ -216,7 +216,7 @@ class Finisher:
                 answer = await claim(_completions(ends))
             except asyncpg.PostgresError:
                 return None
-            self._sink.written(monotonic() - started)
+            self._reporter.written(monotonic() - started)
             del self._ends[: len(ends)]
             self._ended(ends, answer.outcomes)
             return answer
@@ -276,7 +276,7 @@ class Finisher:
             else:
                 self._refused(ends[0], error)
             return
-        self._sink.written(monotonic() - started)
+        self._reporter.written(monotonic() - started)
         self._ended(ends, outcomes)
 
     def _refused(self, end: End, error: asyncpg.PostgresError) -> None:
@@ -301,7 +301,7 @@ class Finisher:
 
     def _ended(self, ends: Sequence[End], outcomes: Sequence[str]) -> None:
         self._held_jobs.settle([end.job for end in ends])
-        self._sink.ended(ends, outcomes)
+        self._reporter.ended(ends, outcomes)
 
 
 async def _complete(connection: Connection, ends: Sequence[End]) -> list[str]:

@@ -58,6 +58,9 @@ InProduction = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
 ]
+QueueName = Annotated[
+    str, typer.Argument(metavar="QUEUE", show_default=False, help="Its name.")
+]
 JobId = Annotated[
     int, typer.Argument(metavar="ID", parser=job_id, help="The job's id.")
 ]

@@ -17,6 +17,7 @@ from lab.chaos.run import ON_PURPOSE, Run, Strike
 from support import Connection
 
 JOBS, STEPPING = 120, 3  # each of these has a child
+IN_DJANGO, KEYED = 3, 3
 CHILD = """
 insert into pgwake.jobs (queue, kind, payload)
 select queue, 'chaos', jsonb_build_object(
@@ -76,6 +77,8 @@ TAMPERED_ROWS = {
     "update pgwake.jobs set steps = jsonb_set(steps, '{{1,at}}', '\"2020-01-01\"')"
     " where payload ->> 'serial' = '5'": "was called though it was recorded",
     "update pgwake.events set payload = '1'": "have heard another event",
+    "update pgwake.jobs set concurrency_key = 'tenant 0', started_at = '2020-01-01'"
+    " where concurrency_key = 'tenant 1'": "another of their key was running",
     "insert into pgwake.waits (job_id, name, event, since) select id, 'x', 'x', now()"
     " from pgwake.jobs where payload ->> 'serial' = '5'": "waits left over",
 }
@@ -203,11 +206,12 @@ async def test_it_accounts_for_every_job_and_says_why_each_ran_again(
     assert found.accounts_for_every_job, found.problems
     assert found.completed + found.failed_on_purpose == JOBS + STEPPING
     assert found.failed_on_purpose == 4
-    assert found.effects == 5 - 2 + STEPPING, "two of them are to fail"
+    assert found.effects == 5 - 2 + STEPPING + IN_DJANGO, "two of them are to fail"
     assert found.stepped == STEPPING
+    assert (found.in_django, found.keyed) == (IN_DJANGO, KEYED)
     assert found.wakes >= STEPPING
     assert found.repeats == {
-        "failed on purpose": 3 + 2 * 3,
+        "failed on purpose": 3 + 2 * 3 + 1,
         "the worker died": 4,
         "the lease ran out": 3,
         "released at a stop": 5,

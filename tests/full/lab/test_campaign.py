@@ -35,3 +35,5 @@ async def test_whatever_workers_network_and_server_suffer_every_job_is_accounted
     assert found.blamed
     assert found.effects
     assert found.failed_on_purpose
+    assert found.in_django
+    assert found.keyed

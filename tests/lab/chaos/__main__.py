@@ -1,13 +1,14 @@
 """python -m tests.lab.chaos: jobs under faults, and what became of each.
 
 Makes every fault alone, then mixes of up to two at once by seed, while producers insert
-and two supervisors with their workers, started as users start them, do the jobs. One
-in fifty has steps, a child, a sleep and two waits. Then the account is drawn up from
-rows, journal and strikes (account.py). Exit code 1 if a job is missing in it, if after
-a fault jobs are not done at nine tenths of the rate before within a minute, or after a
-restart of the server within ten seconds of when it accepted connections (where another
-fault lasted longer, of when that was over). Then logs, journal and database are left to
-be looked at.
+and two supervisors with their workers, started as users start them, do the jobs. Of
+fifty jobs one has steps, a child, a sleep and two waits, one ends in a transaction of
+Django's, and one has a concurrency key. Then the account is drawn up from rows, journal
+and strikes (account.py). Exit code 1 if a job is missing in it, if after a fault jobs
+are not done at nine tenths of the rate before within a minute, or after a restart of
+the server within ten seconds of when it accepted connections (where another fault
+lasted longer, of when that was over). Then logs, journal and database are left to be
+looked at.
 """
 
 import asyncio
@@ -40,8 +41,9 @@ from .stage import Stage
 
 CALM_SECONDS = 6.0
 BACK_SECONDS = 10.0
-# Twice what there may be: some server processes have not heard that their client died.
-SETTINGS = {"max_connections": "160"}
+# Twice what there may be: some server processes have not heard that their client died,
+# and each slot's thread may have a session of Django's.
+SETTINGS = {"max_connections": "560"}
 
 
 def main(

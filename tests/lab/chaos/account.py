@@ -21,6 +21,8 @@ A job with steps runs again after each sleep and wait, and its counts begin anew
 executions there are at least so many. What it has heard of its steps is what is
 recorded; no function of a step is called by an execution that began after its record;
 and it is woken in time, see _WAKES. All by the clock of this machine.
+
+Of the jobs of one concurrency key none was started before the one before had ended.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -32,7 +34,7 @@ import anyio
 from pgwake.database.connection import Connection
 
 from .crew import POLL_SECONDS
-from .run import ON_PURPOSE, STEPS_KIND, Run, Strike
+from .run import DJANGO_KINDS, ON_PURPOSE, STEPS_KIND, Run, Strike
 
 # A lease has to run out and be found; a supervisor has to reach the database again.
 AFTERMATH_SECONDS = 60
@@ -50,7 +52,7 @@ create temporary table jobs
   (id bigint, status text, attempt int, crash_count int, bounce_count int,
    lease_id uuid, errors jsonb, serial bigint, fails int, is_doomed boolean,
    has_effect boolean, has_steps boolean, created_at float8, finished_at float8,
-   result jsonb);
+   result jsonb, kind text, key text, started_at float8);
 create temporary table ends
   (job_id bigint, number int, at timestamptz, attempt int, pid int, reason text,
    fault text, has_run boolean, is_last boolean);
@@ -68,7 +70,8 @@ insert into jobs
 select j.id, j.status, j.attempt, j.crash_count, j.bounce_count, j.lease_id, j.errors,
   (j.payload ->> 'serial')::bigint, coalesce((j.payload ->> 'fails')::int, 0),
   j.payload ? 'is_doomed', j.payload ? 'has_effect', j.kind = $2,
-  extract(epoch from j.created_at), extract(epoch from j.finished_at), j.result
+  extract(epoch from j.created_at), extract(epoch from j.finished_at), j.result,
+  j.kind, j.concurrency_key, extract(epoch from j.started_at)
 from pgwake.jobs as j
 where j.queue = $1
 """
@@ -199,6 +202,8 @@ select
   (select count(*) from ends as e where not e.has_run) as unbegun,
   (select count(*) from {0}.effects) as effects,
   count(*) filter (where j.has_steps and j.status = 'completed') as stepped,
+  count(*) filter (where j.kind = any ($1) and j.status = 'completed') as in_django,
+  count(*) filter (where j.key is not null and j.status = 'completed') as keyed,
   (select count(*) from wakes as w) as wakes,
   (select count(*) from wakes as w where not w.is_excused) as judged_wakes,
   (select coalesce(max(w.overtaken), 0) from wakes as w where not w.is_excused)
@@ -322,6 +327,16 @@ left join (
   from steps as s group by s.job_id
 ) as s on s.job_id = j.id
 where j.has_steps and j.status = 'completed' and s.results is distinct from j.result""",
+    "started while another of their key was running": """
+select j.id
+from (
+  select j.id, j.started_at, max(j.finished_at) over (
+    partition by j.key order by j.started_at, j.id
+    rows between unbounded preceding and 1 preceding) as busy_until
+  from jobs as j
+  where j.key is not null
+) as j
+where j.started_at < j.busy_until""",
     "with a step of which no call is known": """
 select s.job_id as id
 from steps as s
@@ -380,6 +395,8 @@ class Account:
         blamed: By fault, the crashes and passing failures that it explains.
         effects: Rows that handlers have committed with the end of their job.
         stepped: Jobs with steps that are completed.
+        in_django: Jobs that a transaction of Django's has completed.
+        keyed: Jobs with a concurrency key that are completed.
         wakes: How often a sleep's end, an event or a job's end has begun an execution.
         judged_wakes: Those that no fault met.
         latest_wake: Of these, for how many seconds at most younger jobs were begun,
@@ -401,6 +418,8 @@ class Account:
     blamed: dict[str, int]
     effects: int
     stepped: int
+    in_django: int
+    keyed: int
     wakes: int
     judged_wakes: int
     latest_wake: float
@@ -450,7 +469,7 @@ async def account(
     lost = await count(_LOST)
     doubled_effects = await count(_DOUBLED_EFFECTS)
     await count(_WRONG)
-    figures = await connection.fetchrow(_FIGURES.format(run.schema))
+    figures = await connection.fetchrow(_FIGURES.format(run.schema), DJANGO_KINDS)
     return Account(
         **dict(figures or {}),
         enqueued=enqueued,

@@ -175,6 +175,7 @@ class Crew:
         self._command = [
             *(sys.executable, "-m", "pgwake", "run"),
             *("--import", "tests.lab.chaos.handlers"),
+            *("--import", "tests.lab.chaos.django_handlers"),
             *("--queue", f"{run.queue}:{slots}"),
             *("--processes", str(processes)),
             *options,

@@ -15,7 +15,7 @@ from pgwake.worker_names import application_name, handlers_application_name
 
 from .crew import LEASE_SECONDS
 from .disk import SmallDisk
-from .run import Strike
+from .run import Strike, django_application_name
 from .stage import Stage
 
 # What is done to the server at once with a restart would fail, or fail the restart.
@@ -149,9 +149,13 @@ async def terminate(stage: Stage, seconds: float, _dice: random.Random) -> Harm:
     try:
         for _ in range(max(int(seconds / REPEAT_SECONDS), 1)):
             sessions = {
-                name(worker): worker
-                for worker in stage.crew.workers()
-                for name in (application_name, handlers_application_name)
+                name: worker
+                for worker, pid in stage.crew.workers().items()
+                for name in (
+                    application_name(worker),
+                    handlers_application_name(worker),
+                    django_application_name(stage.run.schema, pid),
+                )
             }
             rows = await connection.fetch(_TERMINATE, list(sessions))
             victims |= {sessions[row["application_name"]] for row in rows}

@@ -15,8 +15,8 @@ from pgwake import Discard, Job, WaitTimeoutError, job
 
 from .run import KIND, ON_PURPOSE, STEPS_KIND
 
-_SCHEMA = os.environ.get("PGWAKE_CHAOS_SCHEMA")
-_EFFECT = f"insert into {_SCHEMA}.effects (job_id, lease_id) values ($1, $2)"
+SCHEMA = os.environ.get("PGWAKE_CHAOS_SCHEMA")
+_EFFECT = f"insert into {SCHEMA}.effects (job_id, lease_id) values ($1, $2)"
 _CHILD = """
 insert into pgwake.jobs (queue, kind, payload)
 select $1, $2, jsonb_build_object('serial', $3::bigint, 'fails', $4::int,
@@ -38,7 +38,8 @@ def _note(journal: int, *words: object) -> None:
     os.write(journal, ("\t".join(map(str, words)) + "\n").encode())
 
 
-def _note_execution(job: Job, serial: int) -> None:
+def note_execution(job: Job, serial: int) -> None:
+    """Note in the journal that an execution begins."""
     words = (job.id, job.attempt, job.lease_id, os.getpid(), time.time(), serial)
     _note(_journal, *words)
 
@@ -65,7 +66,7 @@ async def chaos(
         has_effect: A row of its own is committed with the job's end.
         job: The job.
     """
-    _note_execution(job, serial)
+    note_execution(job, serial)
     await asyncio.sleep(seconds)
     if job.attempt <= fails:
         raise RuntimeError(ON_PURPOSE)
@@ -97,8 +98,8 @@ async def chaos_steps(
         By name what this run has heard of each step: what is recorded, or the account
         finds fault with it.
     """
-    _note_execution(job, serial)
-    event = f"{_SCHEMA}:{serial}"
+    note_execution(job, serial)
+    event = f"{SCHEMA}:{serial}"
     heard: dict[str, Any] = {"nap": None, "event": None}
     async with job.step_transaction("child") as step:
         if not step.is_done:

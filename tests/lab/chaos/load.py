@@ -8,7 +8,7 @@ from pgwake.database.connection import Connection
 from pgwake.database.session import Session
 from pgwake.sleep import pause
 
-from .run import KIND, STEPS_KIND, Run
+from .run import KINDS, Run
 
 PRODUCERS = 4
 BATCH_SECONDS = 0.1  # of its share of the rate, in a producer's INSERT
@@ -27,16 +27,21 @@ with batch as (
   insert into {0}.batches (first_serial) values ($2) on conflict do nothing
   returning first_serial
 )
-insert into pgwake.jobs (queue, kind, payload)
-select $1, case when s.serial % 50 = 5 then $5 else $4 end, jsonb_strip_nulls(
-  jsonb_build_object(
+insert into pgwake.jobs (queue, kind, concurrency_key, payload)
+select $1,
+  ($4::text[])[case s.serial % 100
+    when 5 then 2 when 55 then 2 when 8 then 3 when 58 then 4 else 1 end],
+  case when s.serial % 50 = 9 then 'tenant ' || s.serial / 50 % 10 end,
+  jsonb_strip_nulls(jsonb_build_object(
   'serial', s.serial,
   'seconds', round((
     random() * case when s.serial % 50 in (0, 5) then 0.6 else 0.01 end)::numeric, 4),
   'patience', case s.serial % 100 when 5 then 0.3 when 55 then 60 end,
-  'fails', case s.serial % 50 when 1 then 1 when 2 then 2 end,
+  'fails', case
+    when s.serial % 50 = 1 or s.serial % 100 = 59 then 1 when s.serial % 50 = 2 then 2
+  end,
   'is_doomed', case when s.serial % 100 in (3, 4) then true end,
-  'has_effect', case when s.serial % 25 = 4 then true end))
+  'has_effect', case when s.serial % 25 = 4 or s.serial % 50 = 8 then true end))
 from batch cross join generate_series($2, $3) as s(serial)
 """
 
@@ -102,7 +107,7 @@ class Load:
 
     async def _put(self, batch: range, connection: Connection) -> str:
         return await connection.execute(
-            self._insert, self._run.queue, batch[0], batch[-1], KIND, STEPS_KIND
+            self._insert, self._run.queue, batch[0], batch[-1], KINDS
         )
 
     async def _next(self, began: float) -> range | None:

@@ -53,6 +53,8 @@ def told(account: Account, recoveries: Sequence[Recovery]) -> Iterator[str]:
         ("blamed on faults", sum(account.blamed.values()), blamed),
         ("effects in transactions", account.effects, ""),
         ("completed with steps", account.stepped, ""),
+        ("completed by Django", account.in_django, ""),
+        ("completed with a key", account.keyed, "one after the other"),
         ("woken", account.wakes, woken),
         ("lost", account.lost, ""),
         ("doubled effects", account.doubled_effects, ""),

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 KIND = "chaos"  # of its jobs
-STEPS_KIND = "chaos.steps"  # of those with steps; a child of each is of the other kind
+STEPS_KIND = "chaos.steps"  # of those with steps; a child of each is of the first kind
+DJANGO_KIND = "chaos.django"  # of those that end in Django's transaction, in a thread
+ASYNC_DJANGO_KIND = "chaos.django.async"  # of those that do so in an async handler
+DJANGO_KINDS = (DJANGO_KIND, ASYNC_DJANGO_KIND)
+KINDS = (KIND, STEPS_KIND, *DJANGO_KINDS)
 ON_PURPOSE = "on purpose"  # what a handler says that fails because it should
 
 
@@ -67,6 +71,11 @@ class Strike:
     def healed_at(self) -> datetime:
         """From when on all could be as before."""
         return self.accepting_at or self.ended_at
+
+
+def django_application_name(schema: str, pid: int) -> str:
+    """Return the application_name that a process's Django sessions have in a run."""
+    return f"{schema}:django:{pid}"
 
 
 class Execution(NamedTuple):

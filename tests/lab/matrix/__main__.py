@@ -126,11 +126,10 @@ def _rows(
         yield _run(name, ["--pg", server, "--many", "1000000", *paths], processes)
     for version in pythons:
         try:
-            interpreter = _interpreter(version)
+            environment = _environment(interpreter(version), version)
         except MissingError as error:
             yield Row(f"Python {version}", reason=str(error))
             continue
-        environment = _environment(interpreter, version)
         paths = [
             f"tests/{part}/{room}"
             for part in ("core", "full")
@@ -184,16 +183,16 @@ def _run(
     return Row(name, passed, failed, seconds)
 
 
-def _environment(interpreter: str, name: str) -> dict[str, str]:
+def _environment(python: str, name: str) -> dict[str, str]:
     return {
-        "PGWAKE_TEST_PYTHON": interpreter,
+        "PGWAKE_TEST_PYTHON": python,
         "PGWAKE_TEST_VENV": str(CHECKOUT / f".venv-tests-{name}"),
     }
 
 
 def _with_django(version: str) -> dict[str, str]:
     """Make an environment of the tests that has this Django."""
-    environment = _environment(_interpreter(DJANGOS[version]), f"django-{version}")
+    environment = _environment(interpreter(DJANGOS[version]), f"django-{version}")
     pip = [environment["PGWAKE_TEST_VENV"] + "/bin/python", "-m", "pip", "-q"]
     for command in (
         [str(CHECKOUT / "tests" / "run"), "--version"],
@@ -227,7 +226,12 @@ def _run_djangos_own(name: str, environment: dict[str, str]) -> Row:
     return Row(name, passed, failed, time.monotonic() - began)
 
 
-def _interpreter(version: str) -> str:
+def interpreter(version: str) -> str:
+    """Find a Python of this version, or fetch it, and return its program.
+
+    Raises:
+        MissingError: It can't be had.
+    """
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     found = [
         shutil.which(f"python{version}"),
@@ -239,7 +243,7 @@ def _interpreter(version: str) -> str:
         if not subprocess.run(probe, check=False, capture_output=True).returncode:
             return candidate
     if version == "3.14":
-        return _unpack("python-3.14")
+        return _unpack("python-3.14") + "/python3.14"
     raise MissingError(f"there is no python{version} on PATH, and none of pyenv's")
 
 

@@ -17,18 +17,8 @@ from . import values, verdict
 from .stage import TOKEN, Stage
 
 SECONDS = 20.0  # in which an answer has to come
-STATUSES = {
-    400,
-    401,
-    403,
-    404,
-    405,
-    408,
-    409,
-    413,
-    415,
-    422,
-}  # as http/README.md has them
+# As http/README.md has them.
+STATUSES = {400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429}
 NOT_HTTP = (
     b"Invalid HTTP request received."  # the server's own; nothing of pgwake's ran
 )

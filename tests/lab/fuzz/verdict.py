@@ -6,7 +6,7 @@ import psycopg
 
 ACCEPTED = "accepted"
 CLIENT = "by the driver"  # NUL and lone surrogates do not even leave the client
-OWN = {"PW001", "PW002", "PW003", "PW005", "55P03"}
+OWN = {"PW001", "PW002", "PW003", "PW005", "PW007", "55P03"}
 
 
 class FaultError(AssertionError):
@@ -20,8 +20,8 @@ def fault(what: str, said: object) -> NoReturn:
 def of_database(error: psycopg.Error, *, is_of_text: bool = True) -> str:
     """Return the code of a refusal that may be.
 
-    - PW001, PW002, PW003, PW005, and 55P03 of a notify lock that somebody else has:
-      with a message and a hint.
+    - PW001, PW002, PW003, PW005, PW007, and 55P03 of a notify lock that somebody else
+      has: with a message and a hint.
     - 23514 of a check of pgwake's, which is named by a sentence; 23502 and 23505 of
       what a client has inserted itself.
     - 22... and 54..., for a text that is none of its type: said by PostgreSQL of the

@@ -41,6 +41,15 @@ async def test_a_handler_may_start_and_fork_processes_and_read_standard_input(
     assert worker.children == worker.children[:1]
 
 
+async def test_a_fork_hears_a_signal_from_its_first_moment_on(
+    connection: Connection, start_worker: StartProcess
+) -> None:
+    await start_worker(imports=HANDLERS)
+    job_id = await insert(connection, "end forks at once", max_attempts=1)
+
+    assert (await ended(connection, job_id))["result"] == [-signal.SIGTERM] * 20
+
+
 async def test_what_a_dead_workers_handler_has_forked_keeps_nothing_of_it(
     connection: Connection, connect: Connect, start_worker: StartProcess, diary: Diary
 ) -> None:

@@ -24,6 +24,21 @@ def pool(method: str) -> list[int]:
         return [*numbers, *executor.map(abs, [-3])]
 
 
+@job("end forks at once")
+def end_forks_at_once() -> list[int]:
+    """Fork, and end each before it has run anything; their exit codes."""
+    return [_end_fork_at_once() for _ in range(20)]
+
+
+def _end_fork_at_once() -> int:
+    pid = os.fork()
+    if not pid:
+        time.sleep(5)
+        os._exit(0)
+    os.kill(pid, signal.SIGTERM)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 @job("read stdin")
 def read_stdin() -> str:
     """Read standard input, as a program's and as this process's own."""

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -63,7 +62,7 @@ class Crew:
         self._stack = stack
         self._at_work: dict[str, Consumer] = {}
 
-    async def start(self, languages: Sequence[str]) -> None:
+    async def start(self, *languages: str) -> None:
         """Start a consumer of each language."""
         await asyncio.gather(*map(self._start, languages))
 
@@ -76,19 +75,20 @@ class Crew:
 
     async def kill_one_of_each(self, connection: Connection) -> None:
         """Kill a consumer of each language, and a worker, in the middle of a job."""
-        others = [*self._at_work]
-        left = {*others, "python"}
+        left = {*LANGUAGES, "python"}
         async with asyncio.TaskGroup() as starting:
             while left:
                 if not await connection.fetchval(LIVE, QUEUE):
-                    await connection.execute(INSERT, QUEUE, ECHO, LONG, len(others) + 2)
+                    await connection.execute(
+                        INSERT, QUEUE, ECHO, LONG, len(LANGUAGES) + 2
+                    )
                 for (worker,) in await connection.fetch(IN_HAND, QUEUE, LONG):
                     language = language_of(worker)
                     if language not in left:
                         continue
                     if await self._kill(worker, connection):
                         left.remove(language)
-                    if language in others:  # pgwake run starts another itself
+                    if language in LANGUAGES:  # pgwake run starts another itself
                         starting.create_task(self._start(language))
                     break  # the others may have come further meanwhile
                 else:
@@ -108,33 +108,29 @@ class Crew:
         assert not any(codes), dict(zip(self._at_work, codes, strict=True))
 
 
-async def produce(
-    clients: Clients, connection: Connection, languages: Sequence[str], count: int
-) -> None:
+async def produce(clients: Clients, connection: Connection, count: int) -> None:
     """Have each language insert so many jobs, and insert some that fail."""
     producing = asyncio.gather(
-        *(clients.run(one, "producer", str(count), QUEUE=QUEUE) for one in languages)
+        *(clients.run(one, "producer", str(count), QUEUE=QUEUE) for one in LANGUAGES)
     )
     for kind in ("conformance.fail_once", "conformance.fail"):
         await connection.execute(INSERT, QUEUE, kind, 0, count)
-    said = [(0, ["refused 23514", f"inserted {count}"])] * len(languages)
+    said = [(0, ["refused 23514", f"inserted {count}"])] * len(LANGUAGES)
     assert await producing == said
 
 
-async def let_each_complete(connection: Connection, languages: Sequence[str]) -> None:
+async def let_each_complete(connection: Connection) -> None:
     """Keep the queue filled until each language has completed a job."""
-    left = {*languages, "python"}
+    left = {*LANGUAGES, "python"}
     while left:
         if await connection.fetchval(LIVE, QUEUE) < len(left):
-            await connection.execute(INSERT, QUEUE, ECHO, SHORT, 2 * len(languages))
+            await connection.execute(INSERT, QUEUE, ECHO, SHORT, 2 * len(LANGUAGES))
         for (worker,) in await connection.fetch(COMPLETERS, QUEUE):
             left.discard(language_of(worker))
         await asyncio.sleep(LOOK)
 
 
-async def run(
-    url: str, binaries: Path, jobs: int, languages: Sequence[str] = LANGUAGES
-) -> Account:
+async def run(url: str, binaries: Path, jobs: int) -> Account:
     """Have about so many jobs done, in a database that has the schema; the account."""
     clients = Clients(url, binaries)
     connection = await asyncpg.connect(url)
@@ -150,11 +146,11 @@ async def run(
         )
         stack.push_async_callback(workers.close)
         crew = Crew(clients, stack)
-        await crew.start(languages)
+        await crew.start(*LANGUAGES)
         began = time.monotonic()
-        count = jobs // (len(languages) + 2)
-        await produce(clients, connection, languages, count)
-        await let_each_complete(connection, languages)
+        count = jobs // (len(LANGUAGES) + 2)
+        await produce(clients, connection, count)
+        await let_each_complete(connection)
         await crew.kill_one_of_each(connection)
         while await connection.fetchval(LIVE, QUEUE):
             await asyncio.sleep(LOOK)
@@ -163,5 +159,5 @@ async def run(
         workers.send(signal.SIGTERM)
         assert await workers.exit_code() == 0
         rows = [dict(row) for row in await connection.fetch(ROWS, QUEUE)]
-    keys = {one: {f"{one}-{n}" for n in range(count)} for one in languages}
+    keys = {one: {f"{one}-{n}" for n in range(count)} for one in LANGUAGES}
     return draw_up(rows, keys, crew.printed, crew.killed, seconds)

@@ -26,6 +26,12 @@ from pgwake.jobs.registry import registry
 from support.worker.helpers import settings
 
 URL = os.environ["BANK_URL"]
+# A claim that was on its way may yet take the job: for a dead worker, with a new lease.
+_IS_GONE = """
+select not exists (
+  select from pg_stat_activity
+  where datname = current_database() and application_name like 'pgwake:%')
+"""
 _STATE = """
 select case when j.status = 'waiting' then w.name
   when j.status = 'pending' and j.run_at > pgwake.now() then 'sleep'
@@ -60,6 +66,7 @@ def main(number: str, died_at: str, *acts: str) -> None:
                 acted,
             }:
                 if os.waitpid(pid, os.WNOHANG)[0]:
+                    loop.run(_until_gone(connection))
                     loop.run(connection.execute(_EXPIRE, job_id))
                     loop.run(connection.execute(_SWEEP))
                     loop.run(connection.execute(_FORGIVE, job_id))
@@ -69,12 +76,18 @@ def main(number: str, died_at: str, *acts: str) -> None:
                 os.kill(pid, signal.SIGKILL)
                 with suppress(ChildProcessError):
                     os.waitpid(pid, 0)
+                loop.run(_until_gone(connection))
             if state == "completed":
                 return
             if state not in {"busy", acted}:
                 acted = state
                 loop.run(_act(connection, number, left.pop(0)))
         raise RuntimeError(state)
+
+
+async def _until_gone(connection: Any) -> None:
+    while not await connection.fetchval(_IS_GONE):
+        await asyncio.sleep(0.01)
 
 
 async def _act(connection: Any, number: str, act: str) -> None:

@@ -52,7 +52,7 @@ create temporary table jobs
   (id bigint, status text, attempt int, crash_count int, bounce_count int,
    lease_id uuid, errors jsonb, serial bigint, fails int, is_doomed boolean,
    has_effect boolean, has_steps boolean, created_at float8, finished_at float8,
-   result jsonb, kind text, key text, started_at float8);
+   result jsonb, is_in_django boolean, key text, started_at float8);
 create temporary table ends
   (job_id bigint, number int, at timestamptz, attempt int, pid int, reason text,
    fault text, has_run boolean, is_last boolean);
@@ -71,7 +71,7 @@ select j.id, j.status, j.attempt, j.crash_count, j.bounce_count, j.lease_id, j.e
   (j.payload ->> 'serial')::bigint, coalesce((j.payload ->> 'fails')::int, 0),
   j.payload ? 'is_doomed', j.payload ? 'has_effect', j.kind = $2,
   extract(epoch from j.created_at), extract(epoch from j.finished_at), j.result,
-  j.kind, j.concurrency_key, extract(epoch from j.started_at)
+  j.kind = any ($3), j.concurrency_key, extract(epoch from j.started_at)
 from pgwake.jobs as j
 where j.queue = $1
 """
@@ -202,7 +202,7 @@ select
   (select count(*) from ends as e where not e.has_run) as unbegun,
   (select count(*) from {0}.effects) as effects,
   count(*) filter (where j.has_steps and j.status = 'completed') as stepped,
-  count(*) filter (where j.kind = any ($1) and j.status = 'completed') as in_django,
+  count(*) filter (where j.is_in_django and j.status = 'completed') as in_django,
   count(*) filter (where j.key is not null and j.status = 'completed') as keyed,
   (select count(*) from wakes as w) as wakes,
   (select count(*) from wakes as w where not w.is_excused) as judged_wakes,
@@ -469,7 +469,7 @@ async def account(
     lost = await count(_LOST)
     doubled_effects = await count(_DOUBLED_EFFECTS)
     await count(_WRONG)
-    figures = await connection.fetchrow(_FIGURES.format(run.schema), DJANGO_KINDS)
+    figures = await connection.fetchrow(_FIGURES.format(run.schema))
     return Account(
         **dict(figures or {}),
         enqueued=enqueued,
@@ -491,7 +491,7 @@ async def _gather(connection: Connection, run: Run, strikes: Sequence[Strike]) -
         records=[(s.fault, s.began_at, s.healed_at, list(s.victims)) for s in strikes],
     )
     await connection.copy_to_table("calls", source=_read(run.calls))
-    await connection.execute(_JOBS, run.queue, STEPS_KIND)
+    await connection.execute(_JOBS, run.queue, STEPS_KIND, DJANGO_KINDS)
     await connection.execute("analyze executions; analyze calls; analyze jobs")
     await connection.execute(_ENDS, ON_PURPOSE, AFTERMATH_SECONDS)
     await connection.execute(_SUMS)

@@ -29,8 +29,8 @@ with batch as (
 )
 insert into pgwake.jobs (queue, kind, concurrency_key, payload)
 select $1,
-  ($4::text[])[case s.serial % 100
-    when 5 then 2 when 55 then 2 when 8 then 3 when 58 then 4 else 1 end],
+  case s.serial % 100
+    when 5 then $5 when 55 then $5 when 8 then $6 when 58 then $7 else $4 end,
   case when s.serial % 50 = 9 then 'tenant ' || s.serial / 50 % 10 end,
   jsonb_strip_nulls(jsonb_build_object(
   'serial', s.serial,
@@ -107,7 +107,7 @@ class Load:
 
     async def _put(self, batch: range, connection: Connection) -> str:
         return await connection.execute(
-            self._insert, self._run.queue, batch[0], batch[-1], KINDS
+            self._insert, self._run.queue, batch[0], batch[-1], *KINDS
         )
 
     async def _next(self, began: float) -> range | None:

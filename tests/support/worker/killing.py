@@ -23,15 +23,9 @@ import approval
 from pgwake import Queue, Worker
 from pgwake.database.statements.testing import move_clock
 from pgwake.jobs.registry import registry
-from support.worker.helpers import settings
+from support.worker.helpers import sessions, settings
 
 URL = os.environ["BANK_URL"]
-# A claim that was on its way may yet take the job: for a dead worker, with a new lease.
-_IS_GONE = """
-select not exists (
-  select from pg_stat_activity
-  where datname = current_database() and application_name like 'pgwake:%')
-"""
 _STATE = """
 select case when j.status = 'waiting' then w.name
   when j.status = 'pending' and j.run_at > pgwake.now() then 'sleep'
@@ -86,7 +80,8 @@ def main(number: str, died_at: str, *acts: str) -> None:
 
 
 async def _until_gone(connection: Any) -> None:
-    while not await connection.fetchval(_IS_GONE):
+    """Let a dead worker's last claim end: later it could take the job once more."""
+    while await sessions(connection):
         await asyncio.sleep(0.01)
 
 

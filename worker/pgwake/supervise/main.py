@@ -30,7 +30,7 @@ from pgwake.tracing import tracing
 
 log = structlog.get_logger()
 
-_STOPS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 FLUSH_SECONDS = 3.0  # that the last spans may take to be exported
 # How long a thread that computes keeps the interpreter from the lifeline's, each time
 # that one needs it. Python's 5 ms make its beat half a second late beside ten of them.
@@ -137,28 +137,30 @@ async def _work(settings: Settings, order: dict[str, Any], orders: TextIO) -> No
         loop.call_soon_threadsafe(functools.partial(worker.stop, at_once=again))
 
     # Not the loop's own handlers: they are called by a loop that is not blocked.
-    for number in _STOPS:
+    for number in STOP_SIGNALS:
         signal.signal(number, stop)
 
     masks = threading.local()
 
-    def hold_signals() -> None:
-        """Keep a signal for a fork from being lost in what it has of the worker."""
-        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    def block_signals() -> None:
+        """Have signals wait: a fork would lose them until its handlers are reset."""
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
-    def let_signals() -> None:
+    def unblock_signals() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
 
     def reset_signals() -> None:
         """Let a fork end when it is told to: the worker is not its to stop."""
         signal.set_wakeup_fd(-1)
-        for number in _STOPS:
+        for number in STOP_SIGNALS:
             if signal.getsignal(number) is stop:
                 signal.signal(number, signal.SIG_DFL)
-        let_signals()
+        unblock_signals()
 
     os.register_at_fork(
-        before=hold_signals, after_in_parent=let_signals, after_in_child=reset_signals
+        before=block_signals,
+        after_in_parent=unblock_signals,
+        after_in_child=reset_signals,
     )
 
     def read_orders() -> None:
